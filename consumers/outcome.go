@@ -1,0 +1,38 @@
+package consumers
+
+import "time"
+
+// Verdict is what the runner does with a handled job.
+type Verdict uint8
+
+const (
+	// VerdictDone acknowledges: the work is done, or the database holds what is left of it.
+	VerdictDone Verdict = iota
+	// VerdictRequeue brings the job back after the outcome's delay. It is no attempt.
+	VerdictRequeue
+	// VerdictRetry brings it back after a growing backoff: a passing fault.
+	VerdictRetry
+	// VerdictDrop acknowledges a job that can never be handled; the cause is recorded.
+	VerdictDrop
+)
+
+// Outcome is the result of handling one job.
+type Outcome struct {
+	Verdict Verdict
+	After   time.Duration // VerdictRequeue
+	Cause   error         // all but VerdictDone
+}
+
+// Done acknowledges the job.
+func Done() Outcome { return Outcome{} }
+
+// RequeueAfter brings the job back after d, without counting an attempt.
+func RequeueAfter(d time.Duration, cause error) Outcome {
+	return Outcome{Verdict: VerdictRequeue, After: d, Cause: cause}
+}
+
+// Retry brings the job back after the runner's backoff.
+func Retry(cause error) Outcome { return Outcome{Verdict: VerdictRetry, Cause: cause} }
+
+// Drop records the job and acknowledges it.
+func Drop(cause error) Outcome { return Outcome{Verdict: VerdictDrop, Cause: cause} }

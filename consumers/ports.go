@@ -1,0 +1,210 @@
+package consumers
+
+import (
+	"context"
+	"time"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
+)
+
+// Mailbox is one account's Gmail. Every call passes the quota guard; every error is a *MailboxError. Safe for
+// concurrent use.
+type Mailbox interface {
+	Profile(ctx context.Context) (Profile, error)
+	// Watch asks Gmail to push changes to the configured topic; without a topic it makes no call and returns the zero Watch.
+	Watch(ctx context.Context) (Watch, error)
+	Labels(ctx context.Context) ([]Label, error)
+	// ListThreads returns a page of all threads, trash and spam included, newest first.
+	ListThreads(ctx context.Context, pageToken string) (ThreadPage, error)
+	GetThread(ctx context.Context, id string) (Thread, error)
+	GetMessage(ctx context.Context, id string) (Message, error)
+	// History returns the changes strictly after start. Fault Gone means start is too old: a resync is needed.
+	History(ctx context.Context, start HistoryID, pageToken string) (HistoryPage, error)
+}
+
+// Mailboxes opens an account's mailbox; the class is charged for its calls.
+type Mailboxes interface {
+	Mailbox(ctx context.Context, account string, class gmailquota.Class) (Mailbox, error)
+}
+
+// Queue publishes jobs. A nil error means that the job is durable to the extent the queue is.
+type Queue interface {
+	Publish(ctx context.Context, jobs ...Job) error
+}
+
+// State is an account's state.
+type State string
+
+// The states. Importing, Live and Resyncing accounts are worked on; the others wait for somebody to act.
+const (
+	Importing State = "importing" // the first run is not finished
+	Live      State = "live"      // mirrored; history keeps it so
+	Resyncing State = "resyncing" // the cursor was too old; a full comparison is under way
+	Reauth    State = "reauth"    // the grant is revoked; resumes from the old cursor after reconnecting
+	Stopped   State = "stopped"   // no mailbox, or permission missing
+)
+
+// Active tells whether the consumers work on an account in this state.
+func (s State) Active() bool { return s == Importing || s == Live || s == Resyncing }
+
+// Account is one mirrored mailbox.
+type Account struct {
+	ID           string // stable: the Google sub where known
+	Address      string // lower case; a lookup only, never a key, never logged
+	State        State
+	Reason       string // why the state is what it is; "incomplete: 1" after a run that had to leave threads out
+	Cursor       HistoryID
+	WatchExpires time.Time // zero: no watch
+	HistoryAt    time.Time // when history was last brought up to date
+	Failed       int       // dead letters
+}
+
+// RunKind says why a run exists.
+type RunKind string
+
+// The kinds of run. Both list the whole mailbox; a resync skips threads whose history id is the stored one.
+const (
+	RunImport RunKind = "import"
+	RunResync RunKind = "resync"
+)
+
+// Run is a complete listing of one mailbox and the fetching of what it found. At most one is active for an account.
+type Run struct {
+	ID           string
+	Account      string
+	Kind         RunKind
+	Baseline     HistoryID // 0: not pinned yet
+	PageToken    string    // of the page to ask for next
+	Listed       bool      // the last page is stored
+	AbsentQueued bool      // threads that the listing did not name are queued for a check
+	Progress     Progress
+}
+
+// Progress counts a run's threads. Listed = Stored + Gone + Failed + Open.
+type Progress struct {
+	Listed  int // named by the listing (or queued for a check)
+	Stored  int // stored, or known to be unchanged
+	Gone    int // no longer there when fetched
+	Failed  int // given up: dead letters
+	Open    int // still to fetch
+	Pending int // batches not yet published
+	Working int // batches published and not finished
+}
+
+// Batch is a slice of a run: up to 25 threads.
+type Batch struct {
+	ID      int64
+	Run     string
+	Account string
+	Threads []string // those still to fetch
+}
+
+// ThreadState is what the store knows of a thread.
+type ThreadState struct {
+	Complete bool // all of its messages are stored
+	Open     bool // the active run still has to fetch it
+}
+
+// Fetch is a message that history named and that could not be fetched yet.
+type Fetch struct {
+	MessageID string
+	ThreadID  string
+	HistoryID HistoryID // of the record that named it
+	Attempts  int
+	Due       time.Time
+	Cause     string // of the last failure; no address, subject or body
+}
+
+// HistoryStep is what one transaction of the history consumer stores. Each row is guarded by its history id: an older
+// record never applies over a newer one, so a step may be applied twice.
+type HistoryStep struct {
+	Changes  []Change  // oldest first
+	Messages []Message // fetched since
+	Threads  []Thread  // fetched whole
+	Gone     []string  // message ids that stayed 404: stored as deleted
+	Retry    []Fetch   // fetches that failed: written to the retry list
+	Fetched  []string  // message ids to take off the retry list
+	Cursor   HistoryID // moves the cursor if greater
+}
+
+// DeadLetter is work that was given up, with its cause.
+type DeadLetter struct {
+	ID        int64
+	Account   string
+	Kind      Kind
+	Run       string
+	ThreadID  string
+	MessageID string
+	Cause     string // no address, subject or body
+	Attempts  int
+	At        time.Time
+}
+
+// Store is the database, as far as the consumers need it. Every method is one transaction; every time is passed in.
+// Safe for concurrent use. Methods about an account or run that does not exist return ErrNoAccount or ErrNoRun.
+type Store interface {
+	Account(ctx context.Context, id string) (Account, error)
+	// SetState stores why an account stopped or went on. A state that is already set stays unchanged and reports false.
+	SetState(ctx context.Context, account string, s State, reason string) (changed bool, err error)
+	SetWatch(ctx context.Context, account string, w Watch) error
+	SaveLabels(ctx context.Context, account string, labels []Label) error
+
+	// StartRun returns the account's active run; if there is none it starts one of the given kind, sets the account to
+	// Importing or Resyncing and reports true. Of two concurrent calls one starts it.
+	StartRun(ctx context.Context, account string, kind RunKind, now time.Time) (Run, bool, error)
+	// ActiveRun returns the account's active run, or ErrNoRun.
+	ActiveRun(ctx context.Context, account string) (Run, error)
+	// PinBaseline stores the run's baseline, once: a later call changes nothing. The account's cursor becomes the
+	// baseline where it has none or where the run is a resync.
+	PinBaseline(ctx context.Context, run string, baseline HistoryID) error
+	// AddPage stores one page of the listing: its threads as batches of at most batchSize, and the token of the next
+	// page (empty: the listing is complete). It changes nothing unless pageToken is still the run's PageToken and the
+	// run is not Listed, so that a page handled twice is stored once. A thread listed twice counts once. In a resync a
+	// thread that is stored, complete and has the listed history id counts as stored at once.
+	AddPage(ctx context.Context, run, pageToken string, page ThreadPage, batchSize int) error
+	// QueueAbsent queues, once, each stored thread that a fully Listed resync did not name: fetching it tells whether
+	// it is gone. It reports how many.
+	QueueAbsent(ctx context.Context, run string, batchSize int) (int, error)
+	// OpenBatches moves batches from pending to working until window are working, and returns those it moved. They are
+	// due again at due, so that a batch whose job is lost comes back.
+	OpenBatches(ctx context.Context, run string, window int, due time.Time) ([]Batch, error)
+	// Batch returns a working batch with the threads still to fetch; ok is false if it is finished or unknown.
+	Batch(ctx context.Context, account string, batch int64) (b Batch, ok bool, err error)
+	// SaveThread stores a snapshot fetched for a batch. Messages older than a stored row leave the row alone; stored
+	// messages that the snapshot lacks become deleted unless they are newer than it. It reports false, and leaves the
+	// thread open, if history has named a change newer than the snapshot.
+	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
+	// ThreadGone stores that a batch's thread does not exist: its messages are deleted.
+	ThreadGone(ctx context.Context, b Batch, threadID string, now time.Time) error
+	// ThreadFailed counts a real failure (never a denial). At maxAttempts the thread becomes a dead letter and the batch
+	// goes on without it; then it reports true.
+	ThreadFailed(ctx context.Context, b Batch, threadID string, cause string, maxAttempts int, now time.Time) (dead bool, err error)
+	// FinishBatch closes a batch with no threads left to fetch (else it changes nothing) and returns its run.
+	FinishBatch(ctx context.Context, b Batch) (Run, error)
+	// FinishRun closes a run that is Listed, has nothing open and, for a resync, is AbsentQueued; the account becomes
+	// Live, its reason "incomplete: n" where n threads failed, and its history due at once. It reports whether it did.
+	FinishRun(ctx context.Context, run string, now time.Time) (bool, error)
+
+	// Messages tells which of these messages are stored, deleted ones included, with their history ids.
+	Messages(ctx context.Context, account string, ids []string) (map[string]HistoryID, error)
+	// Threads tells what is known of these threads; one that is missing is not known.
+	Threads(ctx context.Context, account string, ids []string) (map[string]ThreadState, error)
+	// ApplyHistory stores one step. A label change for a message that is not stored is kept as a mark on the thread, so
+	// that an older snapshot does not count as complete (see SaveThread).
+	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error
+	// DueFetches returns the retry list's entries that are due, oldest first.
+	DueFetches(ctx context.Context, account string, now time.Time, limit int) ([]Fetch, error)
+	// HistoryDone notes that history is up to date at now and is due again at next, or when the retry list is, whichever
+	// is earlier.
+	HistoryDone(ctx context.Context, account string, now, next time.Time) error
+	AddDeadLetter(ctx context.Context, d DeadLetter) error
+
+	// Postpone sets when the sweeper publishes this job again unless its work is finished before. A job being handled is
+	// postponed into the future, one that has to wait longer than the lot holds it to the end of its wait.
+	Postpone(ctx context.Context, j Job, due time.Time) error
+	// DueJobs returns jobs of active accounts whose work is open and due, and postpones each to next: never published,
+	// lost, or their wait is over.
+	DueJobs(ctx context.Context, now, next time.Time, limit int) ([]Job, error)
+	// ReleaseAll makes all open work due at once: for a queue that lives in the process and starts empty.
+	ReleaseAll(ctx context.Context) error
+}
