@@ -106,7 +106,7 @@ func (c Config) checkConsumers(v *validator) {
 	v.number("consumers.history", int64(n.History), 1, maxSlots)
 	v.number("consumers.batchSize", int64(n.BatchSize), 1, 100)
 	v.number("consumers.window", int64(n.Window), 1, 100)
-	v.duration("consumers.pollInterval", n.PollInterval, time.Second, 24*time.Hour)
+	v.duration("consumers.pollInterval", n.PollInterval, 100*time.Millisecond, 24*time.Hour)
 	v.duration("consumers.maxPark", n.MaxPark, 100*time.Millisecond, maxParkWait)
 	v.number("consumers.maxParked", int64(n.MaxParked), 1, 100_000)
 	v.duration("consumers.sweepAfter", n.SweepAfter, 100*time.Millisecond, maxSweepAfter)
