@@ -31,6 +31,10 @@ func RequeueAfter(d time.Duration, cause error) Outcome {
 	return Outcome{Verdict: VerdictRequeue, After: d, Cause: cause}
 }
 
+// Yield puts the job behind the account's other jobs, so that a long piece of work does not keep its slot. What is done
+// so far is stored.
+func Yield() Outcome { return Outcome{Verdict: VerdictRequeue} }
+
 // Retry brings the job back after the runner's backoff.
 func Retry(cause error) Outcome { return Outcome{Verdict: VerdictRetry, Cause: cause} }
 
