@@ -1,0 +1,114 @@
+package gmailquota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// This file asks Redis: each function is one run of the script.
+
+// errBreaker stands for the Redis error that opened the breaker.
+var errBreaker = errors.New("Redis failed a moment ago")
+
+// run runs one operation of the script within RedisTimeout. NOSCRIPT is cured by one EVAL; any other error means that
+// there is no answer.
+func (g *Guard) run(ctx context.Context, op string, keys []string, args ...any) ([]int64, error) {
+	probe, err := g.breaker.enter()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]any, 0, 1+len(g.common)+len(args))
+	all = append(append(append(all, op), g.common[:]...), args...)
+	start := time.Now()
+	limited, cancel := context.WithTimeout(ctx, g.cfg.RedisTimeout)
+	defer cancel()
+	g.counters.redisCalls.Add(1)
+	answer, err := g.script.Run(limited, g.rdb, keys, all...).Int64Slice()
+	if err != nil && ctx.Err() != nil && time.Since(start) < g.cfg.RedisTimeout/2 {
+		g.breaker.abandon(probe) // the caller's context ended before Redis had its time: that says nothing about Redis
+		return nil, err
+	}
+	g.breaker.leave(probe, err == nil)
+	return answer, err
+}
+
+// decideShared asks Redis. Calls that ended meanwhile and what an outage left behind ride along.
+func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
+	userUS, projectUS := g.local.debt(gr.account)
+	c := gr.charge
+	answer, err := g.run(ctx, "acquire", []string{g.projectKey, g.userKey(gr.account)},
+		c.id, c.calls, c.user, c.project, c.horizon, userUS, projectUS, g.releases.take(gr.account))
+	if err == nil && (len(answer) != 5 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
+		err = fmt.Errorf("the script answered %v", answer)
+	}
+	if err != nil {
+		return decision{}, err
+	}
+	if userUS >= 0 || projectUS >= 0 {
+		g.local.settled(gr.account, userUS >= 0, projectUS >= 0)
+	}
+	return decision{answer[0], answer[1], answer[2], answer[3], answer[4]}, nil
+}
+
+// withoutRedis decides when Redis did not.
+func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decision, error) {
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		g.releases.add(gr.account, gr.charge.id) // Redis may have charged it
+		return decision{}, context.Cause(ctx)
+	}
+	g.counters.unavailable.Add(1)
+	if !errors.Is(cause, errBreaker) {
+		g.releases.add(gr.account, gr.charge.id)
+	}
+	if !g.failOpen.Load() {
+		wait := g.breaker.left()
+		g.observe(Event{Kind: Unavailable, Wait: wait, Err: cause})
+		return decision{}, &UnavailableError{Wait: wait, Err: cause}
+	}
+	if !g.cfg.LocalFallback {
+		gr.where = unmetered
+		g.observe(Event{Kind: Unavailable, Err: cause})
+		return decision{}, nil
+	}
+	g.counters.fallback.Add(1)
+	g.observe(Event{Kind: Fallback, Err: cause})
+	gr.where = inLocal
+	return g.local.decide(gr), nil
+}
+
+func (g *Guard) refundShared(ctx context.Context, gr *Grant) {
+	d := gr.decision
+	_, err := g.run(ctx, "refund", []string{g.projectKey, g.userKey(gr.account)},
+		gr.charge.id, d.user, d.taken, d.project, gr.charge.project)
+	if err != nil {
+		g.releases.add(gr.account, gr.charge.id)
+	}
+}
+
+// sendReleases tells Redis of calls that ended, for up to 100 users at a time. What is lost lapses by itself.
+func (g *Guard) sendReleases(ctx context.Context, ended map[string]string) error {
+	const most = 100
+	keys, ids := make([]string, 0, most), make([]any, 0, most)
+	send := func() error {
+		_, err := g.run(ctx, "release", keys, ids...)
+		keys, ids = keys[:0], ids[:0]
+		return err
+	}
+	for account, text := range ended {
+		if keys, ids = append(keys, g.userKey(account)), append(ids, text); len(keys) == most {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return send()
+}
+
+// Close sends the releases that are still waiting to ride on a decision, so that other processes see the calls ended at
+// once. The Guard can still be used. The error is Redis's; nothing is lost by ignoring it.
+func (g *Guard) Close(ctx context.Context) error { return g.releases.flush(ctx) }
