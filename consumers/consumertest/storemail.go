@@ -1,0 +1,267 @@
+package consumertest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+func (a *account) thread(id string) *thread {
+	if a.threads[id] == nil {
+		a.threads[id] = &thread{}
+	}
+	return a.threads[id]
+}
+
+// liveIn counts a thread's messages that are not deleted.
+func (a *account) liveIn(threadID string) int {
+	n := 0
+	for _, m := range a.messages {
+		if m.ThreadID == threadID && !m.deleted {
+			n++
+		}
+	}
+	return n
+}
+
+// whole tells whether all messages of a known thread are stored.
+func (a *account) whole(threadID string) bool {
+	th := a.threads[threadID]
+	if th == nil || !th.complete || th.want > 0 {
+		return false
+	}
+	for _, f := range a.fetches {
+		if f.ThreadID == threadID {
+			return false
+		}
+	}
+	return true
+}
+
+// save stores a message unless its row is newer.
+func (a *account) save(m consumers.Message) {
+	if old := a.messages[m.ID]; old != nil && old.HistoryID > m.HistoryID {
+		return
+	}
+	m.Labels = slices.Compact(slices.Sorted(slices.Values(m.Labels)))
+	a.messages[m.ID] = &message{Message: m}
+}
+
+// delete leaves a row without content.
+func (a *account) delete(threadID, id string, at consumers.HistoryID) {
+	a.messages[id] = &message{Message: consumers.Message{ID: id, ThreadID: threadID, HistoryID: at}, deleted: true}
+}
+
+// saveSnapshot stores a whole thread and tells whether it has all that history named.
+func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
+	in := map[string]bool{}
+	for _, m := range snapshot.Messages {
+		m.ThreadID = snapshot.ID
+		a.save(m)
+		in[m.ID] = true
+	}
+	for id, m := range a.messages {
+		if m.ThreadID == snapshot.ID && !in[id] && !m.deleted && m.HistoryID <= snapshot.HistoryID {
+			a.delete(snapshot.ID, id, snapshot.HistoryID)
+		}
+	}
+	th := a.thread(snapshot.ID)
+	th.history = max(th.history, snapshot.HistoryID)
+	if snapshot.HistoryID < th.want {
+		return false
+	}
+	th.want, th.complete, th.snapshot = 0, true, max(th.snapshot, snapshot.HistoryID)
+	return true
+}
+
+// Messages implements consumers.Store.
+func (s *Store) Messages(ctx context.Context, id string, ids []string) (map[string]consumers.HistoryID, error) {
+	have := map[string]consumers.HistoryID{}
+	err := s.inAccount(ctx, "Messages", id, func(a *account) error {
+		for _, id := range ids {
+			if m := a.messages[id]; m != nil {
+				have[id] = m.HistoryID
+			}
+		}
+		return nil
+	})
+	return have, err
+}
+
+// Threads implements consumers.Store.
+func (s *Store) Threads(ctx context.Context, id string, ids []string) (map[string]consumers.ThreadState, error) {
+	have := map[string]consumers.ThreadState{}
+	err := s.inAccount(ctx, "Threads", id, func(a *account) error {
+		for _, id := range ids {
+			open := a.active != nil && a.active.threads[id] != nil && a.active.threads[id].state == "open"
+			if open || a.threads[id] != nil {
+				have[id] = consumers.ThreadState{Complete: a.whole(id), Open: open}
+			}
+		}
+		return nil
+	})
+	return have, err
+}
+
+// DueFetches implements consumers.Store.
+func (s *Store) DueFetches(ctx context.Context, id string, now time.Time, limit int) ([]consumers.Fetch, error) {
+	var due []consumers.Fetch
+	err := s.inAccount(ctx, "DueFetches", id, func(a *account) error {
+		for _, f := range a.fetches {
+			if !f.Due.After(now) {
+				due = append(due, f)
+			}
+		}
+		slices.SortFunc(due, func(x, y consumers.Fetch) int {
+			if c := x.Due.Compare(y.Due); c != 0 {
+				return c
+			}
+			return strings.Compare(x.MessageID, y.MessageID)
+		})
+		due = due[:min(limit, len(due))]
+		return nil
+	})
+	return due, err
+}
+
+// HistoryDone implements consumers.Store.
+func (s *Store) HistoryDone(ctx context.Context, id string, now, next time.Time) error {
+	return s.inAccount(ctx, "HistoryDone", id, func(a *account) error {
+		a.HistoryAt, a.due = now, next
+		for _, f := range a.fetches {
+			if f.Due.Before(a.due) {
+				a.due = f.Due
+			}
+		}
+		return nil
+	})
+}
+
+// ApplyHistory implements consumers.Store.
+func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.HistoryStep, now time.Time) error {
+	return s.inAccount(ctx, "ApplyHistory", id, func(a *account) error {
+		for _, th := range step.Threads {
+			if a.saveSnapshot(th) && a.active != nil {
+				a.active.settle(th.ID, "stored")
+			}
+		}
+		a.saveFetched(step)
+		marks := a.applyChanges(step)
+		a.applyGone(step, marks)
+		a.updateRetries(step, marks)
+		for id, mark := range marks {
+			if _, listed := a.fetches[id]; !listed && mark.at > 0 {
+				if th := a.thread(mark.thread); mark.at > th.snapshot {
+					th.want = max(th.want, mark.at)
+				}
+			}
+		}
+		a.Cursor = max(a.Cursor, step.Cursor)
+		return nil
+	})
+}
+
+// saveFetched stores single messages. A thread that begins with one that was just added is complete.
+func (a *account) saveFetched(step consumers.HistoryStep) {
+	added := map[string]bool{}
+	for _, c := range step.Changes {
+		if c.Kind == consumers.MessageAdded {
+			added[c.MessageID] = true
+		}
+	}
+	messages := slices.Clone(step.Messages)
+	slices.SortFunc(messages, func(x, y consumers.Message) int { return strings.Compare(x.ID, y.ID) })
+	for _, m := range messages {
+		fresh := a.threads[m.ThreadID] == nil
+		th := a.thread(m.ThreadID)
+		th.complete = th.complete || fresh && m.ID == m.ThreadID && added[m.ID]
+		th.history = max(th.history, m.HistoryID)
+		a.save(m)
+	}
+}
+
+// mark is the newest record that needs a message stored which is not.
+type mark struct {
+	at     consumers.HistoryID
+	thread string
+}
+
+// applyChanges applies records that are not older than the rows they name.
+func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
+	marks := map[string]*mark{}
+	for _, c := range step.Changes {
+		threadID := c.ThreadID
+		m := a.messages[c.MessageID]
+		if m != nil {
+			threadID = m.ThreadID
+		}
+		th := a.thread(threadID)
+		th.history = max(th.history, c.HistoryID)
+		switch {
+		case m != nil && c.HistoryID < m.HistoryID:
+		case c.Kind == consumers.MessageDeleted:
+			a.delete(threadID, c.MessageID, c.HistoryID)
+			delete(marks, c.MessageID)
+		case m == nil || m.deleted && c.HistoryID > m.HistoryID:
+			marks[c.MessageID] = &mark{c.HistoryID, threadID}
+		case m.deleted:
+		case c.Kind == consumers.LabelsAdded:
+			m.HistoryID = c.HistoryID
+			m.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Labels, c.Labels))))
+		case c.Kind == consumers.LabelsRemoved:
+			m.HistoryID = c.HistoryID
+			m.Labels = slices.DeleteFunc(slices.Clone(m.Labels), func(l string) bool { return slices.Contains(c.Labels, l) })
+		}
+	}
+	return marks
+}
+
+// applyGone stores as deleted what history named and what is not there.
+func (a *account) applyGone(step consumers.HistoryStep, marks map[string]*mark) {
+	for _, id := range step.Gone {
+		f := a.fetches[id]
+		at, threadID := f.HistoryID, f.ThreadID
+		for _, c := range step.Changes {
+			if c.MessageID == id {
+				at, threadID = max(at, c.HistoryID), c.ThreadID
+			}
+		}
+		if m := a.messages[id]; m == nil || m.HistoryID < at {
+			if m != nil {
+				threadID = m.ThreadID
+			}
+			a.delete(threadID, id, at)
+		}
+		if threadID != "" {
+			a.thread(threadID)
+		}
+		delete(marks, id)
+		delete(a.fetches, id)
+	}
+}
+
+// updateRetries brings the retry list up to date. A message given up unstored leaves its thread wanting.
+func (a *account) updateRetries(step consumers.HistoryStep, marks map[string]*mark) {
+	for _, id := range step.Fetched {
+		f, listed := a.fetches[id]
+		if listed && a.messages[id] == nil {
+			if marks[id] == nil {
+				marks[id] = &mark{thread: f.ThreadID}
+			}
+			marks[id].at = max(marks[id].at, f.HistoryID)
+		}
+		delete(a.fetches, id)
+	}
+	for _, f := range step.Retry {
+		f.HistoryID = max(f.HistoryID, a.fetches[f.MessageID].HistoryID)
+		a.fetches[f.MessageID] = f
+	}
+	maps.DeleteFunc(a.fetches, func(id string, f consumers.Fetch) bool {
+		m := a.messages[id]
+		return m != nil && (!m.deleted || m.HistoryID >= f.HistoryID)
+	})
+}
