@@ -19,20 +19,20 @@ const (
 )
 
 // Watch reads the file at path as Load does, calls onChange with the result, and again each time the content has
-// changed and is allowed, within 2 s, until ctx ends; then it returns. A file that is missing or not allowed goes to
+// changed and is allowed, within 2 s, until ctx ends; it returns only then, and with the cause. A file that is missing or not allowed goes to
 // onError, once for each content, and the settings handed out before stay the valid ones. The first call of onChange or
 // onError comes at once, so that no change between a caller's own Load and Watch is lost. Both are called from the
 // goroutine of Watch, never at the same time.
-func Watch(ctx context.Context, path string, onChange func(Config), onError func(error)) {
-	w := watched{path: path, onChange: onChange, onError: onError, seen: snapshot(path)}
-	w.read()
-
+func Watch(ctx context.Context, path string, onChange func(Config), onError func(error)) error {
 	var events chan fsnotify.Event
 	var errs chan error
 	if source, err := eventSource(path); err == nil {
 		events, errs = source.Events, source.Errors
 		defer func() { _ = source.Close() }()
 	} // else the system's limit of watches is used up, and the recheck alone finds the changes
+	w := watched{path: path, onChange: onChange, onError: onError, seen: snapshot(path)}
+	w.read()
+
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
 	var look <-chan time.Time // nil while nothing has happened
@@ -40,7 +40,7 @@ func Watch(ctx context.Context, path string, onChange func(Config), onError func
 		happened := true
 		select {
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		case <-events:
 		case <-errs:
 		case <-tick.C:

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,10 @@ func watch(t *testing.T, path string) <-chan seen {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Watch(ctx, path, func(c Config) { out <- seen{config: c} }, func(err error) { out <- seen{err: err} })
+		err := Watch(ctx, path, func(c Config) { out <- seen{config: c} }, func(err error) { out <- seen{err: err} })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	if first := next(t, out); first.err != nil {
@@ -189,9 +193,12 @@ func TestRemovedFileIsReportedAndItsReturnSeen(t *testing.T) {
 func TestFileThatIsBrokenAtTheStartIsReportedAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var got []string
-	Watch(ctx, filepath.Join(t.TempDir(), "none.yaml"),
+	err := Watch(ctx, filepath.Join(t.TempDir(), "none.yaml"),
 		func(Config) { t.Error("settings out of nothing") },
 		func(err error) { got = append(got, err.Error()); cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
 	if len(got) != 1 || !strings.Contains(got[0], "no such file") {
 		t.Errorf("got %q", got)
 	}
