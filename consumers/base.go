@@ -28,7 +28,7 @@ func (b Base) Failed(ctx context.Context, account string, err error) Outcome {
 	if ctx.Err() != nil {
 		return RequeueAfter(0, ctx.Err())
 	}
-	if removed(err) {
+	if Removed(err) {
 		return Done()
 	}
 	if wait, ok := WaitOf(err); ok {
@@ -59,7 +59,7 @@ func (b Base) stopAccount(ctx context.Context, account string, err error) Outcom
 func (b Base) Halt(ctx context.Context, account string, state State, reason string) Outcome {
 	changed, err := b.Store.SetState(ctx, account, state, reason)
 	switch {
-	case removed(err):
+	case Removed(err):
 		return Done()
 	case err != nil:
 		return Retry(fmt.Errorf("store the account's state %s: %w", state, err))
@@ -82,7 +82,7 @@ func (b Base) Publish(ctx context.Context, jobs ...Job) error {
 	}
 	b.Log.Warn("jobs not published, the sweeper will", zap.Int("jobs", len(jobs)), zap.Error(err))
 	for _, j := range jobs {
-		if perr := b.Store.Postpone(ctx, j, time.Now().Add(republishAfter)); perr != nil && !removed(perr) {
+		if perr := b.Store.Postpone(ctx, j, time.Now().Add(republishAfter)); perr != nil && !Removed(perr) {
 			return fmt.Errorf("publish %s: %w", j.Kind, errors.Join(err, perr))
 		}
 	}
@@ -103,8 +103,8 @@ func (b Base) OpenBatches(ctx context.Context, account, run string, window int) 
 	return b.Publish(ctx, jobs...)
 }
 
-// removed tells that the work's account or run is no longer there, so that there is nothing left to do.
-func removed(err error) bool { return errors.Is(err, ErrNoAccount) || errors.Is(err, ErrNoRun) }
+// Removed tells that the work's account or run is no longer there, so that there is nothing left to do.
+func Removed(err error) bool { return errors.Is(err, ErrNoAccount) || errors.Is(err, ErrNoRun) }
 
 // ShortID is an account id as logs show it: enough to tell accounts apart.
 func ShortID(account string) string {

@@ -186,7 +186,7 @@ func (r *Runner) handle(j Job) (out Outcome) {
 		}
 	}()
 	err := r.store.Postpone(r.ctx, j, time.Now().Add(r.cfg.SweepAfter))
-	if removed(err) {
+	if Removed(err) {
 		return Done()
 	}
 	if err != nil {

@@ -69,7 +69,7 @@ func (r *Runner) drop(e *entry, j Job, cause error) {
 		text = cause.Error()
 	}
 	err := r.store.AddDeadLetter(ctx, DeadLetter{Account: j.Account, Kind: j.Kind, Run: j.Run, Cause: text, At: time.Now()})
-	if err != nil && !removed(err) {
+	if err != nil && !Removed(err) {
 		r.retry(e, j, err)
 		return
 	}
@@ -147,7 +147,7 @@ func (r *Runner) postpone(j Job, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	err := r.store.Postpone(ctx, j, time.Now().Add(d))
-	if err != nil && !removed(err) {
+	if err != nil && !Removed(err) {
 		r.log.Warn("wait not stored, the message goes back to the queue", zap.String("account", ShortID(j.Account)), zap.Error(err))
 		return err
 	}

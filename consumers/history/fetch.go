@@ -1,0 +1,190 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+const (
+	// A message that history names may not be readable for some seconds, or may be deleted since: three tries, two
+	// seconds apart, tell.
+	goneAttempts = 3
+	goneWait     = 2 * time.Second
+
+	// outage is how many fetches in a row may fail before the rest of a page is left for later: Gmail itself is in trouble,
+	// not these messages, and each try costs units.
+	outage = 3
+
+	// retryLimit is how much of the retry list one pass takes on before it looks for new changes.
+	retryLimit = 25
+)
+
+// errSlice ends a pass whose slice of time is over.
+var errSlice = errors.New("the slice of time is over")
+
+// fetcher fetches items and gathers what is to be stored of them.
+type fetcher struct {
+	*pass
+	step consumers.HistoryStep
+	dead []consumers.DeadLetter
+}
+
+// all works through the items. It returns how many are accounted for (fetched, or on the retry list) and why it stopped
+// before the end: a throttle, an account's fault, the end of ctx or of the slice, or an outage.
+func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped error) {
+	failures := 0
+	for i, it := range items {
+		if f.sliceOver() {
+			return i, errSlice
+		}
+		err := f.one(ctx, it)
+		switch fault := consumers.FaultOf(err); {
+		case err == nil:
+			f.worked = true
+			failures = 0
+		case ctx.Err() != nil:
+			return i, ctx.Err()
+		case fault == consumers.Throttled || fault == consumers.AccountFault:
+			return i, err
+		case fault == consumers.Gone:
+			for _, n := range it.needs {
+				f.missing(n)
+			}
+		default:
+			for _, n := range it.needs {
+				f.failed(n, err)
+			}
+			if failures++; failures == outage {
+				return i + 1, err
+			}
+		}
+	}
+	return len(items), nil
+}
+
+// one fetches an item. A thread that lacks a message that history named is as good as a 404 for that message.
+func (f *fetcher) one(ctx context.Context, it item) error {
+	if !it.whole {
+		m, err := f.mailbox.GetMessage(ctx, it.needs[0].messageID)
+		if err == nil {
+			f.step.Messages = append(f.step.Messages, m)
+			f.step.Fetched = append(f.step.Fetched, m.ID)
+		}
+		return err
+	}
+	t, err := f.mailbox.GetThread(ctx, it.threadID)
+	if err != nil {
+		return err
+	}
+	f.step.Threads = append(f.step.Threads, t)
+	has := map[string]bool{}
+	for _, m := range t.Messages {
+		has[m.ID] = true
+	}
+	for _, n := range it.needs {
+		if has[n.messageID] {
+			f.step.Fetched = append(f.step.Fetched, n.messageID)
+		} else {
+			f.missing(n)
+		}
+	}
+	return nil
+}
+
+// missing is for a message that answered 404.
+func (f *fetcher) missing(n need) {
+	if n.attempts+1 >= goneAttempts {
+		f.step.Gone = append(f.step.Gone, n.messageID)
+		f.step.Fetched = append(f.step.Fetched, n.messageID)
+		return
+	}
+	f.again(n, goneWait, "not found")
+}
+
+// failed is for a message whose fetch failed for a reason of its own.
+func (f *fetcher) failed(n need, cause error) {
+	if n.attempts+1 < f.cfg.MaxAttempts {
+		f.again(n, consumers.Backoff(n.attempts+1), cause.Error())
+		return
+	}
+	f.step.Fetched = append(f.step.Fetched, n.messageID)
+	f.dead = append(f.dead, consumers.DeadLetter{
+		Account: f.acct.ID, Kind: consumers.History, ThreadID: n.threadID, MessageID: n.messageID,
+		Cause: cause.Error(), Attempts: n.attempts + 1, At: time.Now(),
+	})
+	f.Log.Error("message given up, see the dead letters", zap.String("account", consumers.ShortID(f.acct.ID)), zap.Error(cause))
+}
+
+func (f *fetcher) again(n need, wait time.Duration, cause string) {
+	f.step.Retry = append(f.step.Retry, consumers.Fetch{
+		MessageID: n.messageID, ThreadID: n.threadID, HistoryID: n.historyID,
+		Attempts: n.attempts + 1, Due: time.Now().Add(wait), Cause: cause,
+	})
+}
+
+// store writes the step, also while the process stops: what was fetched is paid for. A dead letter is written first: a crash
+// in between leaves it twice rather than not at all.
+func (f *fetcher) store(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
+	defer cancel()
+	for _, d := range f.dead {
+		if err := f.Store.AddDeadLetter(ctx, d); err != nil {
+			return fmt.Errorf("store a dead letter: %w", err)
+		}
+	}
+	s := f.step
+	if len(s.Changes)+len(s.Messages)+len(s.Threads)+len(s.Gone)+len(s.Retry)+len(s.Fetched) == 0 && s.Cursor <= f.cursor {
+		return nil
+	}
+	if err := f.Store.ApplyHistory(ctx, f.acct.ID, s, time.Now()); err != nil {
+		return fmt.Errorf("store the changes: %w", err)
+	}
+	f.worked = true
+	f.moved(s.Cursor)
+	return nil
+}
+
+// retries works on the retry list, in a slice of time of its own. Only a throttle, an account's fault and the end of ctx
+// keep new changes from being read afterwards.
+func (p *pass) retries(ctx context.Context) error {
+	due, err := p.Store.DueFetches(ctx, p.acct.ID, time.Now(), retryLimit)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	ids := make([]string, len(due))
+	needs := make([]need, len(due))
+	for i, d := range due {
+		ids[i] = d.MessageID
+		needs[i] = need{messageID: d.MessageID, threadID: d.ThreadID, historyID: d.HistoryID, attempts: d.Attempts}
+	}
+	stored, err := p.Store.Messages(ctx, p.acct.ID, ids)
+	if err != nil {
+		return err
+	}
+	threads, err := p.Store.Threads(ctx, p.acct.ID, threadIDs(needs))
+	if err != nil {
+		return err
+	}
+	f := fetcher{pass: p}
+	missing := keep(needs, func(n need) bool {
+		_, have := stored[n.messageID]
+		if have {
+			f.step.Fetched = append(f.step.Fetched, n.messageID)
+		}
+		return !have
+	})
+	_, stopped := f.all(ctx, group(missing, threads))
+	if err := f.store(ctx); err != nil {
+		return err
+	}
+	if fault := consumers.FaultOf(stopped); ctx.Err() != nil || fault == consumers.Throttled || fault == consumers.AccountFault {
+		return stopped
+	}
+	return nil
+}

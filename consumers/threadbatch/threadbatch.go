@@ -1,0 +1,154 @@
+// Package threadbatch fetches and stores the threads of one batch of a run. What is stored is never fetched again for the
+// same run; a denial puts only the rest back in line. It must not know how the batches came about.
+package threadbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gmailsync/gmailsync/consumers"
+	"github.com/gmailsync/gmailsync/gmailquota"
+)
+
+// staleWait is how long a thread is left alone that history says has changed since it was fetched: the change is being
+// applied just now.
+const staleWait = time.Second
+
+var errStale = errors.New("history names a newer state of a thread than was fetched")
+
+// Config sizes the work.
+type Config struct {
+	Window      int // batches of one account published and not finished
+	MaxAttempts int // real failures of one thread before it becomes a dead letter
+}
+
+// Handler works on jobs of kind ThreadBatch.
+type Handler struct {
+	consumers.Base
+	cfg Config
+}
+
+// New returns the handler.
+func New(b consumers.Base, cfg Config) *Handler { return &Handler{b, cfg} }
+
+// Handle fetches the threads of a batch that are still open. The job is done only when each of them is stored, gone or a
+// dead letter; then the run goes on.
+func (h *Handler) Handle(ctx context.Context, j consumers.Job) consumers.Outcome {
+	acct, err := h.Store.Account(ctx, j.Account)
+	if err != nil {
+		return h.Failed(ctx, j.Account, err)
+	}
+	if !acct.State.Active() {
+		return consumers.Done()
+	}
+	batch, open, err := h.Store.Batch(ctx, acct.ID, j.Batch)
+	if err != nil {
+		return h.Failed(ctx, acct.ID, err)
+	}
+	if !open {
+		return h.resume(ctx, acct.ID)
+	}
+	mailbox, err := h.Mailboxes.Mailbox(ctx, acct.ID, gmailquota.Backfill)
+	if err != nil {
+		return h.Failed(ctx, acct.ID, err)
+	}
+	if out, complete := h.fetch(ctx, mailbox, batch); !complete {
+		return out
+	}
+	run, err := h.Store.FinishBatch(ctx, batch)
+	if err != nil {
+		return h.Failed(ctx, acct.ID, err)
+	}
+	return h.goOn(ctx, run)
+}
+
+// fetch works through the batch; complete tells that no thread of it is left.
+func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch) (out consumers.Outcome, complete bool) {
+	var failed error
+	stale := false
+	start := time.Now()
+	for i, id := range b.Threads {
+		if i > 0 && time.Since(start) >= consumers.Slice {
+			return consumers.Yield(), false
+		}
+		err := h.fetchOne(ctx, mailbox, b, id)
+		switch {
+		case err == nil:
+		case errors.Is(err, errStale):
+			stale = true
+		case ctx.Err() != nil || !countable(err):
+			return h.Failed(ctx, b.Account, err), false
+		default:
+			dead, serr := h.Store.ThreadFailed(ctx, b, id, err.Error(), h.cfg.MaxAttempts, time.Now())
+			if serr != nil {
+				return h.Failed(ctx, b.Account, serr), false
+			}
+			if dead {
+				h.Log.Error("thread given up, see the dead letters", zap.String("account", consumers.ShortID(b.Account)), zap.Error(err))
+			} else {
+				failed = err
+			}
+		}
+	}
+	switch {
+	case failed != nil:
+		return consumers.Retry(failed), false
+	case stale:
+		return consumers.RequeueAfter(staleWait, errStale), false
+	}
+	return consumers.Done(), true
+}
+
+// fetchOne brings one thread into the store.
+func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, id string) error {
+	thread, err := mailbox.GetThread(ctx, id)
+	if err != nil {
+		if consumers.FaultOf(err) == consumers.Gone {
+			return h.Store.ThreadGone(ctx, b, id, time.Now())
+		}
+		return err
+	}
+	complete, err := h.Store.SaveThread(ctx, b, thread, time.Now())
+	if err != nil {
+		return fmt.Errorf("store a thread: %w", err)
+	}
+	if !complete {
+		return errStale
+	}
+	return nil
+}
+
+// countable tells whether err says something about this one thread. A throttle and an account's fault do not. A failure of
+// the store may: if the store as a whole is away, it will not take the count either.
+func countable(err error) bool {
+	fault := consumers.FaultOf(err)
+	return !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
+}
+
+// resume is for a batch that is finished already: a crash may have come between its end and what follows from it.
+func (h *Handler) resume(ctx context.Context, account string) consumers.Outcome {
+	run, err := h.Store.ActiveRun(ctx, account)
+	if err != nil {
+		return h.Failed(ctx, account, err)
+	}
+	return h.goOn(ctx, run)
+}
+
+// goOn opens the next batches, and calls the initial sync when the listing has room to go on or the run is at its end.
+func (h *Handler) goOn(ctx context.Context, run consumers.Run) consumers.Outcome {
+	if err := h.OpenBatches(ctx, run.Account, run.ID, h.cfg.Window); err != nil {
+		return h.Failed(ctx, run.Account, err)
+	}
+	unfinished := run.Progress.Pending + run.Progress.Working
+	if (!run.Listed && unfinished < h.cfg.Window) || unfinished == 0 {
+		next := consumers.Job{Kind: consumers.InitialSync, Account: run.Account, Run: run.ID, At: time.Now()}
+		if err := h.Publish(ctx, next); err != nil {
+			return h.Failed(ctx, run.Account, err)
+		}
+	}
+	return consumers.Done()
+}
