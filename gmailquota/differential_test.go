@@ -1,0 +1,225 @@
+package gmailquota_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
+	"github.com/gmailsync/gmailsync/gmailquota/quotatest"
+)
+
+// onBoth runs a test on the Redis in the process and on a real one, both with virtual time.
+func onBoth(t *testing.T, test func(t *testing.T, r quotatest.Redis)) {
+	t.Run("miniredis", func(t *testing.T) { test(t, quotatest.Embedded(t)) })
+	t.Run("redis-server", func(t *testing.T) { test(t, quotatest.Real(t)) })
+}
+
+func newGuard(t testing.TB, r quotatest.Redis, change ...func(*gmailquota.Config)) *gmailquota.Guard {
+	t.Helper()
+	g, err := gmailquota.New(r.Client, testConfig(change...), gmailquota.WithClock(r.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// testConfig denies instead of falling back, and gives a busy machine time.
+func testConfig(change ...func(*gmailquota.Config)) gmailquota.Config {
+	cfg := gmailquota.DefaultConfig()
+	cfg.FailOpen = false
+	cfg.RedisTimeout = 10 * time.Second
+	for _, c := range change {
+		c(&cfg)
+	}
+	return cfg
+}
+
+// differentialSteps is enough for a developer's run; CI and soak runs set GMAILQUOTA_STEPS.
+func differentialSteps(t *testing.T) int {
+	if s := os.Getenv("GMAILQUOTA_STEPS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("GMAILQUOTA_STEPS: %v", err)
+		}
+		return n
+	}
+	return 4_000
+}
+
+// The core and the script agree on every decision, wait and stored number, over random histories of several users with
+// lost keys, expiry, replays and changing limits.
+// spring-cloud/spring-cloud-gateway#2412, redis/redis#13115, bucket4j/bucket4j#51
+func TestCoreAndScriptAgree(t *testing.T) {
+	onBoth(t, func(t *testing.T, r quotatest.Redis) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		h := &history{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1))}
+		h.reconfigure()
+		for i := range differentialSteps(t) {
+			if h.step(); t.Failed() {
+				t.Fatalf("at step %d", i)
+			}
+		}
+	})
+}
+
+type made struct {
+	account, id string
+	units       int64
+	after       gmailquota.Decision
+}
+
+type history struct {
+	t     *testing.T
+	r     quotatest.Redis
+	rnd   *rand.Rand
+	guard *gmailquota.Guard
+	model *gmailquota.Model
+	made  []made
+}
+
+// reconfigure takes other limits and keeps the state, as a rolling restart does.
+func (h *history) reconfigure() {
+	cfg := testConfig(func(c *gmailquota.Config) {
+		c.UserLimit = []int64{300, 6000, 6001, 15_000, 1_000_000}[h.rnd.IntN(5)]
+		c.ProjectLimit = []int64{7000, 99_999, 1_200_000}[h.rnd.IntN(3)]
+		c.InFlight = 1 + h.rnd.IntN(12)
+		c.KeyTTL = time.Duration(1+h.rnd.IntN(9)) * 2 * time.Minute
+	})
+	g, err := gmailquota.New(h.r.Client, cfg)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.guard = g
+	if h.model == nil {
+		h.model = gmailquota.NewModel(cfg, h.r.Now().UnixMicro())
+	} else {
+		h.model.Reconfigure(cfg)
+	}
+}
+
+func (h *history) step() {
+	ctx := context.Background()
+	account := fmt.Sprintf("user-%d", h.rnd.IntN(4))
+	switch n := h.rnd.IntN(1000); {
+	case n < 3:
+		h.reconfigure()
+		return
+	case n < 10:
+		h.lose(account)
+		return
+	case n < 300:
+		h.advance()
+		return
+	}
+	s := h.random(account)
+	want := h.model.Do(s)
+	got, err := h.guard.Run(ctx, s)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if got != want {
+		h.t.Errorf("%+v: the script decided %v, the core %v", s, got, want)
+	}
+	if s.Op == "acquire" && want[0] == 0 && want[2] > 0 {
+		h.made = append(h.made, made{s.Account, s.ID, s.Units, want})
+		if len(h.made) > 50 {
+			h.made = h.made[1:]
+		}
+	}
+	h.compare(s)
+}
+
+func (h *history) compare(s gmailquota.Step) {
+	ctx := context.Background()
+	userKey, projectKey := h.guard.Keys(s.Account)
+	user, project := h.model.Stored(s.Account)
+	if got := h.r.Client.Get(ctx, userKey).Val(); got != user {
+		h.t.Errorf("%+v: user state\nscript %q\ncore   %q", s, got, user)
+	}
+	if got := h.r.Client.Get(ctx, projectKey).Val(); got != project {
+		h.t.Errorf("%+v: project state\nscript %q\ncore   %q", s, got, project)
+	}
+}
+
+func (h *history) lose(account string) {
+	user, project := h.guard.Keys(account)
+	switch h.rnd.IntN(3) {
+	case 0:
+		h.r.Client.Del(context.Background(), project)
+		h.model.Lose("")
+	default:
+		h.r.Client.Del(context.Background(), user)
+		h.model.Lose(account)
+	}
+}
+
+// advance moves time by anything from a microsecond to 30 days; an expiry is a matter of milliseconds in Redis, so that
+// longer steps are whole ones.
+func (h *history) advance() {
+	var d time.Duration
+	switch n := h.rnd.IntN(1000); {
+	case n < 500:
+		d = time.Duration(1+h.rnd.Int64N(2_000)) * time.Millisecond
+	case n < 960:
+		d = time.Duration(1+h.rnd.Int64N(400)) * time.Millisecond
+	case n < 998:
+		d = time.Duration(1+h.rnd.Int64N(900_000)) * time.Millisecond
+	default:
+		d = time.Duration(1+h.rnd.Int64N(30*24*3600_000)) * time.Millisecond
+	}
+	h.r.Advance(d)
+	h.model.Now += d.Microseconds()
+}
+
+func (h *history) random(account string) gmailquota.Step {
+	s := gmailquota.Step{Account: account, ID: gmailquota.NewID(), Calls: 1, Units: 1 + h.rnd.Int64N(100), DrainUser: -1, DrainPr: -1}
+	var old made
+	if len(h.made) > 0 {
+		old = h.made[h.rnd.IntN(len(h.made))]
+	}
+	switch n := h.rnd.IntN(100); {
+	case n < 70:
+		s.Op = "acquire"
+		s.Horizon = []int64{0, 400_000, 30_000_000, h.rnd.Int64N(1_000_000)}[h.rnd.IntN(4)]
+		if n < 5 {
+			s.Calls = 1 + h.rnd.Int64N(4)
+		}
+		if n == 5 {
+			s.DrainUser, s.DrainPr = h.rnd.Int64N(2_000_000)-1_000_000, h.rnd.Int64N(2_000_000)-1_000_000
+			s.DrainUser, s.DrainPr = max(s.DrainUser, -1), max(s.DrainPr, -1)
+		}
+		if n < 30 {
+			for _, m := range h.made[len(h.made)/2:] {
+				if m.account == account && h.rnd.IntN(3) == 0 {
+					s.Released += m.id
+				}
+			}
+		}
+		if n > 64 && old.id != "" { // a replay
+			s.Account, s.ID, s.Units = old.account, old.id, old.units
+		}
+	case n < 80:
+		s.Op, s.Released = "release", old.id
+		if old.id != "" {
+			s.Account = old.account
+		}
+	case n < 94:
+		s.Op = "refund"
+		if old.id != "" {
+			s.Account, s.ID, s.Units, s.After = old.account, old.id, old.units, old.after
+		}
+	default:
+		s.Op = "penalize"
+		s.Scope = gmailquota.Scope(h.rnd.IntN(3))
+		if h.rnd.IntN(2) == 0 {
+			s.Stated = h.rnd.Int64N(20_000_000)
+		}
+	}
+	return s
+}

@@ -1,0 +1,204 @@
+package gmailquota
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Model is the core with the keys and lives that Redis keeps for the script: the differential test's other side, and the
+// guard of the property tests.
+type Model struct {
+	Now      int64
+	plan     plan
+	limits   limits
+	users    map[string]modelKey[userState]
+	projects modelKey[projectState]
+}
+
+type modelKey[S any] struct {
+	state   S
+	expires int64 // µs; 0: no key
+}
+
+func NewModel(cfg Config, now int64) *Model {
+	m := &Model{Now: now, users: map[string]modelKey[userState]{}}
+	m.Reconfigure(cfg)
+	return m
+}
+
+// Reconfigure changes the limits and keeps the state, as a restart with another configuration does.
+func (m *Model) Reconfigure(cfg Config) {
+	p, err := cfg.plan()
+	if err != nil {
+		panic(err)
+	}
+	m.plan, m.limits = p, limits{p.user.cap, p.project.cap, p.inFlight}
+}
+
+func (m *Model) load(account string) (*userState, *projectState, bool, bool) {
+	p, u := m.projects, m.users[account]
+	pnew, unew := p.expires <= m.Now, u.expires <= m.Now
+	if pnew {
+		p.state = newProject(m.Now, m.limits)
+	}
+	if unew {
+		u.state = newUser(m.Now, &p.state, m.limits)
+		unew = m.Now-p.state.born < youngUS
+	}
+	u.state.records = slices.Clone(u.state.records)
+	u.state.prune(m.Now)
+	return &u.state, &p.state, unew, pnew
+}
+
+func (m *Model) saveUser(account string, u *userState) {
+	m.users[account] = modelKey[userState]{*u, m.Now + u.ttl(m.Now, m.plan.userMargin)*1000}
+}
+
+func (m *Model) saveProject(p *projectState) {
+	m.projects = modelKey[projectState]{*p, m.Now + p.ttl(m.Now, m.plan.keyTTL, m.plan.userMargin)*1000}
+}
+
+// Step is one operation, for both sides.
+type Step struct {
+	Op                 string // acquire, refund, penalize, release
+	Account, ID        string
+	Calls, Units       int64
+	Horizon            int64
+	DrainUser, DrainPr int64
+	Released           string
+	After              Decision // refund
+	Scope              Scope
+	Stated             int64
+}
+
+// Decision is a decision's numbers: code, wait, user, project, taken.
+type Decision [5]int64
+
+func (s Step) charge(p plan) charge {
+	return charge{s.ID, s.Calls, p.user.cost(s.Units), p.project.cost(s.Units), s.Horizon}
+}
+
+func ids(text string) (out []string) {
+	for ; text != ""; text = text[idLen:] {
+		out = append(out, text[:idLen])
+	}
+	return out
+}
+
+// Do applies a step to the model.
+func (m *Model) Do(s Step) Decision {
+	if s.Op == "release" {
+		return m.release(s)
+	}
+	u, p, udirty, pdirty := m.load(s.Account)
+	var out Decision
+	switch s.Op {
+	case "acquire":
+		drain(u, p, m.Now, m.limits, s.DrainUser, s.DrainPr)
+		udirty, pdirty = udirty || s.DrainUser >= 0, pdirty || s.DrainPr >= 0
+		for _, id := range ids(s.Released) {
+			udirty = u.release(id) || udirty
+		}
+		replay := u.find(s.ID) >= 0
+		d := decide(u, p, m.Now, m.limits, s.charge(m.plan))
+		if d.code == admitted && !replay {
+			udirty, pdirty = true, true
+		}
+		out = Decision{d.code, d.wait, d.user, d.project, d.taken}
+	case "refund":
+		a := s.After
+		if refund(u, p, m.Now, m.limits, s.charge(m.plan), decision{user: a[2], project: a[3], taken: a[4]}) {
+			out[0] = 1
+			udirty, pdirty = true, true
+		}
+	case "penalize":
+		before := *u
+		penalize(u, p, m.Now, m.limits, s.Scope, s.Stated)
+		pdirty = pdirty || s.Scope == ScopeProject
+		udirty = udirty || s.Scope == ScopeUser || s.Stated > 0 && s.Scope == ScopeConcurrency || u.cap != before.cap || u.capAt != before.capAt
+		out[0] = max(u.end, p.end, m.Now) - m.Now
+	}
+	if pdirty {
+		m.saveProject(p)
+	}
+	if udirty {
+		m.saveUser(s.Account, u)
+	}
+	return out
+}
+
+func (m *Model) release(s Step) Decision {
+	k := m.users[s.Account]
+	if k.expires <= m.Now {
+		return Decision{1}
+	}
+	k.state.records = slices.Clone(k.state.records)
+	k.state.prune(m.Now)
+	changed := false
+	for _, id := range ids(s.Released) {
+		changed = k.state.release(id) || changed
+	}
+	if changed {
+		m.saveUser(s.Account, &k.state)
+	}
+	return Decision{1}
+}
+
+// Lose drops keys as an eviction does; an empty account is the project's.
+func (m *Model) Lose(account string) {
+	if account == "" {
+		m.projects.expires = 0
+	} else {
+		delete(m.users, account)
+	}
+}
+
+// Stored is the text that Redis should hold, "" for no key.
+func (m *Model) Stored(account string) (user, project string) {
+	if k := m.users[account]; k.expires > m.Now {
+		user = k.state.encode()
+	}
+	if m.projects.expires > m.Now {
+		project = m.projects.state.encode()
+	}
+	return user, project
+}
+
+// Run sends a step to the script, around everything else that a Guard does.
+func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
+	keys := []string{g.projectKey, g.userKey(s.Account)}
+	c, a := s.charge(g.plan), s.After
+	var args []any
+	switch s.Op {
+	case "acquire":
+		args = []any{c.id, c.calls, c.user, c.project, c.horizon, s.DrainUser, s.DrainPr, s.Released}
+	case "refund":
+		args = []any{c.id, a[2], a[4], a[3], c.project}
+	case "penalize":
+		args = []any{s.Scope.String(), s.Stated}
+	case "release":
+		keys, args = keys[1:], []any{s.Released}
+	}
+	answer, err := g.run(ctx, s.Op, keys, args...)
+	var d Decision
+	copy(d[:], answer)
+	return d, err
+}
+
+// Keys are the guard's keys for an account and its project.
+func (g *Guard) Keys(account string) (user, project string) { return g.userKey(account), g.projectKey }
+
+// NewID makes a charge's id.
+func NewID() string { return newID() }
+
+// HorizonUS is a class's horizon in µs.
+func (m *Model) HorizonUS(c Class) int64 { return m.plan.horizons[c] }
+
+// FlushReleases sends what waits to ride on a decision.
+func (g *Guard) FlushReleases(ctx context.Context) error { return g.releases.flush(ctx) }
+
+// Opened makes the breaker as if Redis had just failed for d.
+func (g *Guard) Opened(d time.Duration) {
+	g.breaker.open, g.breaker.until = d, g.breaker.now().Add(d)
+}

@@ -1,0 +1,125 @@
+package quotatest
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
+)
+
+// Redis is a Redis whose time, as the guard's script and the life of keys see it, moves only by Advance.
+type Redis struct {
+	Client  redis.UniversalClient
+	Advance func(d time.Duration)
+	Now     func() time.Time
+}
+
+// Clock moves miniredis's two clocks, TIME and the expiry of keys, together.
+type Clock struct {
+	mini *miniredis.Miniredis
+	now  time.Time
+}
+
+// NewClock stops mini's time at start.
+func NewClock(mini *miniredis.Miniredis, start time.Time) *Clock {
+	mini.SetTime(start)
+	return &Clock{mini, start}
+}
+
+// Advance moves the time. Not for concurrent use.
+func (c *Clock) Advance(d time.Duration) {
+	c.now = c.now.Add(d)
+	c.mini.SetTime(c.now)
+	c.mini.FastForward(d)
+}
+
+// Now is the time that scripts see.
+func (c *Clock) Now() time.Time { return c.now }
+
+// start is any moment with microseconds.
+var start = time.Date(2026, 11, 29, 12, 0, 0, 123_456_000, time.UTC)
+
+// Embedded starts a miniredis with stopped time.
+func Embedded(t testing.TB) Redis {
+	mini := miniredis.RunT(t)
+	c := NewClock(mini, start)
+	return Redis{Client(t, mini.Addr()), c.Advance, c.Now}
+}
+
+// Client connects to a Redis at addr with the guard's options and a timeout that a busy machine keeps.
+func Client(t testing.TB, addr string) redis.UniversalClient {
+	t.Helper()
+	o, err := gmailquota.RedisOptions("redis://"+addr, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewUniversalClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// StartRedis starts a redis-server from the PATH on a free port, without persistence, and stops it with the test. It
+// returns its address. Without redis-server the test is skipped; where CI is set it fails.
+func StartRedis(t testing.TB, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("redis-server is not on the PATH; CI must have it")
+		}
+		t.Skip("redis-server is not on the PATH: the tests on a real Redis are left out")
+	}
+	host, port := freePort(t)
+	all := append([]string{"--port", port, "--bind", host, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)
+	cmd := exec.Command(path, all...)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting redis-server: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	addr := net.JoinHostPort(host, port)
+	waitFor(t, addr)
+	return addr
+}
+
+// waitFor returns when somebody listens at addr.
+func waitFor(t testing.TB, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var dialer net.Dialer
+	for {
+		c, err := dialer.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("redis-server on %s does not answer: %v", addr, err)
+		}
+	}
+}
+
+func freePort(t testing.TB) (host, port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	host, port, _ = net.SplitHostPort(l.Addr().String())
+	return host, port
+}
