@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"html"
 	"net/mail"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	nethtml "golang.org/x/net/html"
 )
@@ -51,28 +53,44 @@ func newContent(raw []byte) *content {
 // header returns a decoded top-level header.
 func (c *content) header(name string) string { return decodeWords(headerValue(c.root.headers, name)) }
 
-// contentStore shares contents between mailboxes, by the hash of the raw bytes.
+// contentStore shares contents between mailboxes, by the hash of the raw bytes. It holds no content that no mailbox
+// holds any more.
 type contentStore struct {
 	mu sync.Mutex
-	m  map[[sha256.Size]byte]*content
+	m  map[contentKey]weak.Pointer[content]
 }
 
+type contentKey [sha256.Size]byte
+
 func (cs *contentStore) get(raw []byte) *content {
-	key := sha256.Sum256(raw)
-	cs.mu.Lock()
-	c := cs.m[key]
-	cs.mu.Unlock()
-	if c != nil {
+	key := contentKey(sha256.Sum256(raw))
+	if c := cs.lookup(key); c != nil {
 		return c
 	}
-	c = newContent(raw)
+	made := newContent(raw)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if first := cs.m[key]; first != nil {
-		return first
+	if c := cs.m[key].Value(); c != nil {
+		return c
 	}
-	cs.m[key] = c
-	return c
+	cs.m[key] = weak.Make(made)
+	runtime.AddCleanup(made, cs.drop, key)
+	return made
+}
+
+func (cs *contentStore) lookup(key contentKey) *content {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.m[key].Value()
+}
+
+// drop forgets a content that was collected, unless the same message has come again.
+func (cs *contentStore) drop(key contentKey) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.m[key].Value() == nil {
+		delete(cs.m, key)
+	}
 }
 
 // bodyText is the text of the first text/plain part that is no attachment, else of the first text/html part.

@@ -55,6 +55,7 @@ type message struct {
 type thread struct {
 	id        string
 	subject   string
+	refs      []string   // keys in byRef
 	messages  []*message // by date and id, oldest first
 	historyID uint64     // of the last record that changed it, deletions included
 }
@@ -115,6 +116,7 @@ func (b *mailbox) add(a addition) *message {
 	for _, ref := range append([]string{a.content.messageID}, a.content.refs...) {
 		if ref != "" && !slices.Contains(b.byRef[ref], t) {
 			b.byRef[ref] = append(b.byRef[ref], t)
+			t.refs = append(t.refs, ref)
 		}
 	}
 	if a.silent {
@@ -222,12 +224,10 @@ func (b *mailbox) remove(m *message) {
 
 func (b *mailbox) forget(t *thread) {
 	delete(b.threads, t.id)
-	for ref, threads := range b.byRef {
-		if i := slices.Index(threads, t); i >= 0 {
-			b.byRef[ref] = slices.Delete(threads, i, i+1)
-			if len(b.byRef[ref]) == 0 {
-				delete(b.byRef, ref)
-			}
+	for _, ref := range t.refs {
+		left := slices.DeleteFunc(b.byRef[ref], func(other *thread) bool { return other == t })
+		if b.byRef[ref] = left; len(left) == 0 {
+			delete(b.byRef, ref)
 		}
 	}
 }

@@ -64,7 +64,12 @@ func getThread(c *call) (any, error) {
 		return nil, err
 	}
 	b.gets[t.id]++
-	out := append([]byte(`{"id":"`), t.id...)
+	return c.s.appendThread(nil, t, c.format(), c.query["metadataHeaders"]), nil
+}
+
+func (s *Server) appendThread(out []byte, t *thread, format string, headers []string) []byte {
+	out = append(out, `{"id":"`...)
+	out = append(out, t.id...)
 	out = append(out, `","historyId":"`...)
 	out = strconv.AppendUint(out, t.historyID, 10)
 	out = append(out, `","messages":[`...)
@@ -72,9 +77,9 @@ func getThread(c *call) (any, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = c.s.appendMessage(out, m, c.format(), c.query["metadataHeaders"])
+		out = s.appendMessage(out, m, format, headers)
 	}
-	return append(out, `]}`...), nil
+	return append(out, `]}`...)
 }
 
 func (c *call) format() string {

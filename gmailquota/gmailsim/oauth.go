@@ -126,7 +126,7 @@ func (s *Server) grantAccess(box *mailbox, grant int, clientID string) reply {
 }
 
 func (s *Server) idToken(box *mailbox, clientID string, now time.Time) string {
-	return s.keys().sign(map[string]any{
+	return processKey().sign(map[string]any{
 		"iss": issuer, "aud": clientID, "azp": clientID, "sub": box.sub, "email": box.address, "email_verified": true,
 		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	})
@@ -171,6 +171,9 @@ type signingKey struct {
 	id      string
 }
 
+// processKey is shared by all servers of a process: making one takes a good part of a second.
+var processKey = sync.OnceValue(newSigningKey)
+
 func newSigningKey() *signingKey {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -194,7 +197,7 @@ func (k *signingKey) sign(claims map[string]any) string {
 
 // serveCerts publishes the key as a JSON Web Key Set.
 func (s *Server) serveCerts(w http.ResponseWriter, _ *http.Request) {
-	k := s.keys()
+	k := processKey()
 	e := big.NewInt(int64(k.private.E)).Bytes()
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Cache-Control", "public, max-age=19800, must-revalidate, no-transform")

@@ -163,7 +163,7 @@ func (s *Server) pushToken(target PushTarget) string {
 		email = DefaultServiceAccount
 	}
 	now := s.cfg.Now()
-	return s.keys().sign(map[string]any{
+	return processKey().sign(map[string]any{
 		"iss": issuer, "aud": audience, "azp": subject(email), "sub": subject(email), "email": email, "email_verified": true,
 		"iat": now.Unix(), "exp": now.Add(tokenLifetime).Unix(),
 	})

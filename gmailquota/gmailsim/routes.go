@@ -48,6 +48,8 @@ var (
 	messageFormat = map[string]param{"format": oneOf("minimal", "full", "raw", "metadata"), "metadataHeaders": text}
 	threadFormat  = map[string]param{"format": oneOf("minimal", "full", "metadata"), "metadataHeaders": text}
 	mailList      = map[string]param{"maxResults": pageSize, "pageToken": text, "q": text, "labelIds": text, "includeSpamTrash": boolean}
+	draftFormat   = map[string]param{"format": oneOf("minimal", "full", "raw", "metadata")}
+	draftList     = map[string]param{"maxResults": pageSize, "pageToken": text, "q": text, "includeSpamTrash": boolean}
 	historyParams = map[string]param{"maxResults": pageSize, "pageToken": text, "startHistoryId": number, "labelId": text,
 		"historyTypes": oneOf("messageAdded", "messageDeleted", "labelAdded", "labelRemoved")}
 	insertParams = map[string]param{"internalDateSource": oneOf("receivedTime", "dateHeader"), "deleted": boolean}
@@ -62,14 +64,38 @@ var endpoints = []*endpoint{
 	{verb: "GET", path: "{user}/history", method: "history.list", params: historyParams, do: listHistory},
 
 	{verb: "GET", path: "{user}/messages", method: "messages.list", params: mailList, do: listMessages},
+	{verb: "POST", path: "{user}/messages", method: "messages.insert", params: insertParams, do: insertMessage, upload: true},
+	{verb: "POST", path: "{user}/messages/import", method: "messages.import", params: importParams, do: insertMessage, upload: true},
+	{verb: "POST", path: "{user}/messages/send", method: "messages.send", do: sendMessage, upload: true},
+	{verb: "POST", path: "{user}/messages/batchModify", method: "messages.batchModify", do: batchModify},
+	{verb: "POST", path: "{user}/messages/batchDelete", method: "messages.batchDelete", do: batchDelete},
 	{verb: "GET", path: "{user}/messages/{id}", method: "messages.get", params: messageFormat, do: getMessage},
+	{verb: "DELETE", path: "{user}/messages/{id}", method: "messages.delete", do: deleteMessage},
+	{verb: "POST", path: "{user}/messages/{id}/modify", method: "messages.modify", do: modifyMessage},
+	{verb: "POST", path: "{user}/messages/{id}/trash", method: "messages.trash", do: onMessage((*mailbox).trash)},
+	{verb: "POST", path: "{user}/messages/{id}/untrash", method: "messages.untrash", do: onMessage((*mailbox).untrash)},
 	{verb: "GET", path: "{user}/messages/{id}/attachments/{attachment}", method: "messages.attachments.get", do: getAttachment},
 
 	{verb: "GET", path: "{user}/threads", method: "threads.list", params: mailList, do: listThreads},
 	{verb: "GET", path: "{user}/threads/{id}", method: "threads.get", params: threadFormat, do: getThread},
+	{verb: "DELETE", path: "{user}/threads/{id}", method: "threads.delete", do: deleteThread},
+	{verb: "POST", path: "{user}/threads/{id}/modify", method: "threads.modify", do: modifyThread},
+	{verb: "POST", path: "{user}/threads/{id}/trash", method: "threads.trash", do: onThread((*mailbox).trash)},
+	{verb: "POST", path: "{user}/threads/{id}/untrash", method: "threads.untrash", do: onThread((*mailbox).untrash)},
 
 	{verb: "GET", path: "{user}/labels", method: "labels.list", do: listLabels},
+	{verb: "POST", path: "{user}/labels", method: "labels.create", do: createLabel},
 	{verb: "GET", path: "{user}/labels/{id}", method: "labels.get", do: getLabel},
+	{verb: "PUT", path: "{user}/labels/{id}", method: "labels.update", do: updateLabel},
+	{verb: "PATCH", path: "{user}/labels/{id}", method: "labels.patch", do: updateLabel},
+	{verb: "DELETE", path: "{user}/labels/{id}", method: "labels.delete", do: deleteLabel},
+
+	{verb: "GET", path: "{user}/drafts", method: "drafts.list", params: draftList, do: listDrafts},
+	{verb: "POST", path: "{user}/drafts", method: "drafts.create", do: createDraft, upload: true},
+	{verb: "POST", path: "{user}/drafts/send", method: "drafts.send", do: sendDraft},
+	{verb: "GET", path: "{user}/drafts/{id}", method: "drafts.get", params: draftFormat, do: getDraft},
+	{verb: "PUT", path: "{user}/drafts/{id}", method: "drafts.update", do: updateDraft, upload: true},
+	{verb: "DELETE", path: "{user}/drafts/{id}", method: "drafts.delete", do: deleteDraft},
 }
 
 // route finds the endpoint of a request and the path's variables.

@@ -41,7 +41,7 @@ type sampleWriter struct {
 	next int // makes Message-IDs unique
 }
 
-// The sample's mail is from these 500 days.
+// Conversations begin in these 500 days, in the ten hours from seven o'clock.
 var (
 	sampleFrom = time.Date(2025, 6, 2, 7, 0, 0, 0, time.UTC)
 	sampleDays = 500
@@ -67,10 +67,12 @@ func (w *sampleWriter) conversation(limit int) []sampleMessage {
 		size = 2 + w.r.IntN(6)
 	}
 	people := w.participants(lang)
-	at := sampleFrom.Add(time.Duration(w.r.IntN(sampleDays*24*60)) * time.Minute)
-	var list []sampleMessage
-	var ids []string
-	var quoted string
+	at := sampleFrom.AddDate(0, 0, w.r.IntN(sampleDays)).Add(time.Duration(w.r.IntN(10*60*60)) * time.Second)
+	var (
+		list   []sampleMessage
+		ids    []string
+		quoted string
+	)
 	for i := range min(size, limit) {
 		d := draftMessage{lang: lang, from: people[i%len(people)], to: people[(i+1)%len(people)], date: at, refs: ids}
 		if len(people) > 2 && w.chance(60) {
@@ -106,41 +108,31 @@ func (p samplePerson) header() string {
 	return name + " <" + p.address + ">"
 }
 
+// participants chooses two to four people of the language.
 func (w *sampleWriter) participants(lang *sampleLanguage) []samplePerson {
 	var list []samplePerson
-	for range 2 + w.r.IntN(3) {
-		name := choose(w, lang.names)
+	order := w.r.Perm(len(lang.names))
+	for _, i := range order[:min(2+w.r.IntN(3), len(order))] {
+		name, local, _ := strings.Cut(lang.names[i], "|")
 		domain := choose(w, sampleDomains)
-		local := strings.ToLower(strings.ReplaceAll(asciiName(name), " ", "."))
 		list = append(list, samplePerson{name, local + "@" + domain, domain})
 	}
 	return list
 }
 
-// asciiName gives a name the form it has in an address.
-func asciiName(name string) string {
-	var b strings.Builder
-	for _, r := range name {
-		switch {
-		case r < 0x80:
-			b.WriteRune(r)
-		case r > 0x2fff: // no Latin letters
-			fmt.Fprintf(&b, "u%x", r)
-		default:
-			b.WriteByte("aeiou"[r%5])
-		}
-	}
-	return b.String()
-}
-
+// paragraphs writes a greeting, some sentences of which none comes twice, and a closing line.
 func (w *sampleWriter) paragraphs(lang *sampleLanguage, to samplePerson) []string {
 	list := []string{fmt.Sprintf(lang.hello, strings.Fields(to.name)[0])}
+	order := w.r.Perm(len(lang.sentences))
 	for range 1 + w.r.IntN(4) {
 		var sentences []string
-		for range 1 + w.r.IntN(4) {
-			sentences = append(sentences, choose(w, lang.sentences))
+		for range min(1+w.r.IntN(4), len(order)) {
+			sentences = append(sentences, lang.sentences[order[0]])
+			order = order[1:]
 		}
-		list = append(list, strings.Join(sentences, lang.gap))
+		if len(sentences) > 0 {
+			list = append(list, strings.Join(sentences, lang.gap))
+		}
 	}
 	return append(list, lang.bye)
 }

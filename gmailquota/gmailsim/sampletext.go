@@ -5,16 +5,18 @@ import "slices"
 // sampleLanguage is what SampleMail writes in one language.
 type sampleLanguage struct {
 	reply, hello, bye, wrote string
-	gap                      string // between sentences
-	latin                    bool   // may be written in ISO-8859-1
-	names, topics, sentences []string
+	gap                      string   // between sentences
+	latin                    bool     // may be written in ISO-8859-1
+	names, topics, sentences []string // a name is followed by | and its address's first part
 }
 
 var sampleDomains = []string{"northwind.example", "alder-co.example", "kestrel.example", "brightfield.example", "mailroom.example", "harbour.example"}
 
 var sampleEnglish = &sampleLanguage{
 	reply: "Re: ", hello: "Hi %s,", bye: "Best regards,", wrote: "%s wrote", gap: " ",
-	names: []string{"Maya Lindqvist", "Tom Okafor", "Priya Raman", "Daniel Brooks", "Sofia Hart", "Ethan Cole", "Grace Whitfield", "Noah Adler"},
+	names: []string{
+		"Maya Lindqvist|maya.lindqvist", "Tom Okafor|tom.okafor", "Priya Raman|priya.raman", "Daniel Brooks|daniel.brooks", "Sofia Hart|sofia.hart", "Ethan Cole|ethan.cole", "Grace Whitfield|grace.whitfield", "Noah Adler|noah.adler",
+	},
 	topics: []string{
 		"Quarterly numbers for the board", "Contract renewal", "Shipment delayed at customs", "Interview on Thursday",
 		"Broken invoice export", "Office move: floor plan", "Feedback on the prototype", "Release checklist",
@@ -35,7 +37,7 @@ var sampleEnglish = &sampleLanguage{
 
 var sampleGerman = &sampleLanguage{
 	reply: "AW: ", hello: "Hallo %s,", bye: "Viele Grüße", wrote: "%s schrieb", gap: " ", latin: true,
-	names:  []string{"Jörg Müller", "Anke Schäfer", "Björn Weiß", "Katrin Vogel", "Stefan Groß"},
+	names:  []string{"Jörg Müller|joerg.mueller", "Anke Schäfer|anke.schaefer", "Björn Weiß|bjoern.weiss", "Katrin Vogel|k.vogel", "Stefan Groß|stefan.gross"},
 	topics: []string{"Angebot für die Prüfstände", "Terminverschiebung Übergabe", "Rückfrage zur Rechnung", "Schlüssel für das Büro", "Protokoll der Sitzung"},
 	sentences: []string{
 		"Vielen Dank für die schnelle Rückmeldung.", "Die Prüfung läuft noch, wir rechnen mit einem Ergebnis bis Mittwoch.",
@@ -47,7 +49,7 @@ var sampleGerman = &sampleLanguage{
 
 var sampleFrench = &sampleLanguage{
 	reply: "Re: ", hello: "Bonjour %s,", bye: "Bien cordialement,", wrote: "%s a écrit", gap: " ", latin: true,
-	names:  []string{"Élodie Lefèvre", "François Garnier", "Chloé Dubois", "Hélène Marchand"},
+	names:  []string{"Élodie Lefèvre|elodie.lefevre", "François Garnier|f.garnier", "Chloé Dubois|chloe.dubois", "Hélène Marchand|helene.marchand"},
 	topics: []string{"Réunion de mercredi", "Déplacement à Genève", "Mise à jour du catalogue", "Facture à régler"},
 	sentences: []string{
 		"Merci beaucoup pour votre réponse rapide.", "Le dossier complet sera prêt à la fin de la semaine.",
@@ -58,7 +60,7 @@ var sampleFrench = &sampleLanguage{
 
 var sampleSpanish = &sampleLanguage{
 	reply: "Re: ", hello: "Hola, %s:", bye: "Un saludo,", wrote: "%s escribió", gap: " ", latin: true,
-	names:  []string{"Íñigo Castaño", "Lucía Peña", "Andrés Núñez", "Begoña Ruiz"},
+	names:  []string{"Íñigo Castaño|inigo.castano", "Lucía Peña|lucia.pena", "Andrés Núñez|andres.nunez", "Begoña Ruiz|b.ruiz"},
 	topics: []string{"Pedido pendiente de envío", "Cambio de horario en otoño", "Presupuesto del año próximo", "Incidencia en la línea 3"},
 	sentences: []string{
 		"Gracias por avisar con tiempo.", "El envío saldrá mañana por la mañana.", "¿Podéis confirmar cuántas unidades faltan?",
@@ -68,7 +70,7 @@ var sampleSpanish = &sampleLanguage{
 
 var samplePolish = &sampleLanguage{
 	reply: "Odp: ", hello: "Cześć %s,", bye: "Pozdrawiam,", wrote: "%s pisze", gap: " ",
-	names:  []string{"Łukasz Wiśniewski", "Małgorzata Dąbrowska", "Paweł Zając"},
+	names:  []string{"Łukasz Wiśniewski|lukasz.wisniewski", "Małgorzata Dąbrowska|m.dabrowska", "Paweł Zając|pawel.zajac"},
 	topics: []string{"Zgłoszenie serwisowe", "Spotkanie w Krakowie", "Umowa najmu"},
 	sentences: []string{
 		"Dziękuję za szybką odpowiedź.", "Część zamówienia dotrze w środę.", "Proszę o potwierdzenie terminu.",
@@ -78,7 +80,7 @@ var samplePolish = &sampleLanguage{
 
 var sampleJapanese = &sampleLanguage{
 	reply: "Re: ", hello: "%sさん", bye: "よろしくお願いいたします。", wrote: "%s さんは書きました", gap: "",
-	names:  []string{"佐藤 美咲", "田中 健太", "鈴木 陽子"},
+	names:  []string{"佐藤 美咲|misaki.sato", "田中 健太|kenta.tanaka", "鈴木 陽子|yoko.suzuki"},
 	topics: []string{"来週の打ち合わせについて", "見積書の件", "出張の日程"},
 	sentences: []string{
 		"お返事ありがとうございます。", "資料は共有フォルダーに入れておきました。", "火曜日の午後二時からでいかがでしょうか。",

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // Config says how the simulated Gmail behaves. The zero value is a Gmail without limits.
@@ -65,7 +66,6 @@ type Server struct {
 	prices   map[string]int64
 	meter    *meter
 	contents contentStore
-	keys     func() *signingKey
 	secret   [32]byte // makes attachment ids
 	nonce    atomic.Uint64
 	pages    atomic.Int64
@@ -108,8 +108,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, prices: prices, meter: m, keys: sync.OnceValue(newSigningKey), byAddr: map[string]*mailbox{}}
-	s.contents.m = map[[sha256.Size]byte]*content{}
+	s := &Server{cfg: cfg, prices: prices, meter: m, byAddr: map[string]*mailbox{}}
+	s.contents.m = map[contentKey]weak.Pointer[content]{}
 	s.tokens.m = map[string]accessToken{}
 	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second}}
 	_, _ = rand.Read(s.secret[:]) // never fails, says crypto/rand
