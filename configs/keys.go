@@ -64,8 +64,9 @@ func Changed(a, b Config) []string {
 }
 
 func equal(a, b reflect.Value) bool {
-	if a.Kind() == reflect.Map {
-		return maps.Equal(a.Interface().(map[string]int64), b.Interface().(map[string]int64))
+	if prices, ok := a.Interface().(map[string]int64); ok {
+		others, _ := b.Interface().(map[string]int64)
+		return maps.Equal(prices, others)
 	}
 	return a.Equal(b)
 }

@@ -167,15 +167,16 @@ func TestWrongFileNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := writeFile(t, test.text)
 			_, err := load(path, nil)
-			e := wantError(t, err, test.key, append(test.in, path+test.line)...)
-			if test.value != "" && e.Value != test.value {
-				t.Errorf("value %q, want %q", e.Value, test.value)
+			value := wantError(t, err, test.key, append(test.in, path+test.line)...)
+			if test.value != "" && value != test.value {
+				t.Errorf("value %q, want %q", value, test.value)
 			}
 		})
 	}
 }
 
-func wantError(t *testing.T, err error, key string, parts ...string) *Error {
+// wantError checks that err is an *Error of one line about key that says all parts, and returns the value it names.
+func wantError(t *testing.T, err error, key string, parts ...string) (value string) {
 	t.Helper()
 	var e *Error
 	if !errors.As(err, &e) {
@@ -189,7 +190,7 @@ func wantError(t *testing.T, err error, key string, parts ...string) *Error {
 			t.Errorf("%q does not say %q", e.Error(), part)
 		}
 	}
-	return e
+	return e.Value
 }
 
 func TestMissingFile(t *testing.T) {

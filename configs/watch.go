@@ -35,21 +35,23 @@ func Watch(ctx context.Context, path string, onChange func(Config), onError func
 
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
-	var look <-chan time.Time // nil while nothing has happened
+	look, waiting := time.NewTimer(settle), true
+	defer look.Stop()
 	for {
 		happened := true
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-events:
-		case <-errs:
+		case <-errs: //nolint:errcheck // an error, such as an overflow of the event queue, is one more reason to look
 		case <-tick.C:
-		case <-look:
-			look = nil
+		case <-look.C:
+			waiting = false
 			happened = !w.look()
 		}
-		if happened && look == nil {
-			look = time.After(settle)
+		if happened && !waiting {
+			look.Reset(settle)
+			waiting = true
 		}
 	}
 }

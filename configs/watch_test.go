@@ -204,8 +204,8 @@ func TestFileThatIsBrokenAtTheStartIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestNeighboursHandNothingOut: a database in the same directory is written all the time.
-func TestNeighboursHandNothingOut(t *testing.T) {
+// TestOtherFilesHandNothingOut: a database in the same directory is written all the time.
+func TestOtherFilesHandNothingOut(t *testing.T) {
 	dir := t.TempDir()
 	path := plainFile(t, dir)
 	out := watch(t, path)
@@ -215,7 +215,7 @@ func TestNeighboursHandNothingOut(t *testing.T) {
 	put(t, filepath.Join(dir, "new"), failOpen(false))
 	do(t, os.Rename(filepath.Join(dir, "new"), path))
 	if s := next(t, out); s.err != nil || s.config.Guard.FailOpen {
-		t.Errorf("handed out for its neighbours: %+v", s)
+		t.Errorf("handed out for other files in the directory: %+v", s)
 	}
 }
 
