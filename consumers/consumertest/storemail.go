@@ -152,14 +152,8 @@ func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.Hist
 		a.saveFetched(step)
 		marks := a.applyChanges(step)
 		a.applyGone(step, marks)
-		a.updateRetries(step, marks)
-		for id, mark := range marks {
-			if _, listed := a.fetches[id]; !listed && mark.at > 0 {
-				if th := a.thread(mark.thread); mark.at > th.snapshot {
-					th.want = max(th.want, mark.at)
-				}
-			}
-		}
+		a.updateRetries(step)
+		a.markThreads(step, marks, now)
 		a.Cursor = max(a.Cursor, step.Cursor)
 		return nil
 	})
@@ -245,14 +239,10 @@ func (a *account) applyGone(step consumers.HistoryStep, marks map[string]*mark) 
 }
 
 // updateRetries brings the retry list up to date. A message given up unstored leaves its thread wanting.
-func (a *account) updateRetries(step consumers.HistoryStep, marks map[string]*mark) {
+func (a *account) updateRetries(step consumers.HistoryStep) {
 	for _, id := range step.Fetched {
-		f, listed := a.fetches[id]
-		if listed && a.messages[id] == nil {
-			if marks[id] == nil {
-				marks[id] = &mark{thread: f.ThreadID}
-			}
-			marks[id].at = max(marks[id].at, f.HistoryID)
+		if f, listed := a.fetches[id]; listed && a.messages[id] == nil {
+			a.thread(f.ThreadID).mark(f.HistoryID)
 		}
 		delete(a.fetches, id)
 	}
@@ -264,4 +254,32 @@ func (a *account) updateRetries(step consumers.HistoryStep, marks map[string]*ma
 		m := a.messages[id]
 		return m != nil && (!m.deleted || m.HistoryID >= f.HistoryID)
 	})
+}
+
+// markThreads marks the threads of named messages that are not stored; where no run is to fetch the thread, the
+// message goes on the retry list.
+func (a *account) markThreads(step consumers.HistoryStep, marks map[string]*mark, now time.Time) {
+	for id, mark := range marks {
+		_, listed := a.fetches[id]
+		if listed || !a.thread(mark.thread).mark(mark.at) {
+			continue
+		}
+		if slices.Contains(step.Fetched, id) {
+			continue
+		}
+		if r := a.active; r != nil && r.threads[mark.thread] != nil && r.threads[mark.thread].state == "open" {
+			continue
+		}
+		a.fetches[id] = consumers.Fetch{MessageID: id, ThreadID: mark.thread, HistoryID: mark.at, Due: now,
+			Cause: "named by history, not fetched"}
+	}
+}
+
+// mark notes that history named a message that is not stored, unless a newer snapshot came without it.
+func (th *thread) mark(at consumers.HistoryID) bool {
+	if at <= th.snapshot {
+		return false
+	}
+	th.want = max(th.want, at)
+	return true
 }

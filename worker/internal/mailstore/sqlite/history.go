@@ -87,7 +87,7 @@ func (s *Store) HistoryDone(ctx context.Context, account string, now, next time.
 // ApplyHistory implements consumers.Store. What was fetched is stored first, then the changes are applied to it: those
 // that it already has are older than its rows and fall away.
 func (s *Store) ApplyHistory(ctx context.Context, account string, step consumers.HistoryStep, now time.Time) error {
-	a := applying{account: account, step: step, threads: map[string]*threadRow{}, added: map[string]bool{}}
+	a := applying{account: account, step: step, now: now, threads: map[string]*threadRow{}, added: map[string]bool{}}
 	messages := packMessages(step.Messages)
 	threads := make([][]packed, len(step.Threads))
 	for i, th := range step.Threads {
@@ -101,7 +101,7 @@ func (s *Store) ApplyHistory(ctx context.Context, account string, step consumers
 		for _, part := range []func() error{
 			func() error { return a.saveThreads(threads) },
 			func() error { return a.saveMessages(messages) },
-			a.loadRows, a.applyChanges, a.applyGone, a.writeRows, a.writeRetries, a.writeThreads, a.moveCursor,
+			a.loadRows, a.applyChanges, a.applyGone, a.writeRows, a.writeRetries, a.markThreads, a.writeThreads, a.moveCursor,
 		} {
 			if err := part(); err != nil {
 				return err
@@ -116,6 +116,7 @@ type applying struct {
 	*tx
 	account string
 	step    consumers.HistoryStep
+	now     time.Time
 	added   map[string]bool        // messages that the step's records added
 	threads map[string]*threadRow  // threads touched by more than a snapshot
 	rows    map[string]*messageRow // messages named by changes, Gone, Retry or Fetched
@@ -132,6 +133,7 @@ type messageRow struct {
 	mark            consumers.HistoryID // newest record that needs the message stored
 	relabelled      bool
 	buried          bool // became deleted
+	givenUp         bool // taken off the retry list, and not stored
 }
 
 func (a *applying) thread(id string) (*threadRow, error) {
@@ -303,13 +305,12 @@ func (a *applying) writeRows() error {
 	return nil
 }
 
-// writeRetries brings the retry list up to date and marks the threads of messages that nobody else will fetch. A
-// message that is stored, or known to be deleted, needs no fetch.
+// writeRetries brings the retry list up to date. A message that is stored, or known to be deleted, needs no fetch.
 func (a *applying) writeRetries() error {
 	for _, id := range a.step.Fetched {
 		m := a.rows[id]
 		if !m.exists {
-			m.mark = max(m.mark, m.fetch) // given up
+			m.givenUp, m.mark = true, max(m.mark, m.fetch)
 		}
 		m.fetch = 0
 	}
@@ -318,28 +319,59 @@ func (a *applying) writeRetries() error {
 	for _, f := range retry {
 		m := a.rows[f.MessageID]
 		m.fetch = max(f.HistoryID, m.fetch)
-		if m.thread == "" {
-			m.thread = f.ThreadID
-		}
-		if _, err := a.exec(`INSERT INTO fetches (account_id, message_id, thread_id, history_id, attempts, due, cause)
-			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account_id, message_id) DO UPDATE SET history_id = excluded.history_id,
-			attempts = excluded.attempts, due = excluded.due, cause = excluded.cause`,
-			a.account, f.MessageID, f.ThreadID, mailstore.HistoryText(m.fetch), f.Attempts, mailstore.Millis(f.Due),
-			mailstore.CleanText(f.Cause)); err != nil {
+		f.HistoryID = m.fetch
+		if err := a.addFetch(f); err != nil {
 			return err
 		}
 	}
-	for _, m := range a.rows {
-		if m.mark == 0 || m.fetch != 0 {
+	return a.dropFetches()
+}
+
+func (a *applying) addFetch(f consumers.Fetch) error {
+	_, err := a.exec(`INSERT INTO fetches (account_id, message_id, thread_id, history_id, attempts, due, cause)
+		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account_id, message_id) DO UPDATE SET history_id = excluded.history_id,
+		attempts = excluded.attempts, due = excluded.due, cause = excluded.cause`,
+		a.account, f.MessageID, f.ThreadID, mailstore.HistoryText(f.HistoryID), f.Attempts, mailstore.Millis(f.Due),
+		mailstore.CleanText(f.Cause))
+	return err
+}
+
+const threadOpen = `SELECT EXISTS (SELECT 1 FROM runs r JOIN run_threads rt ON rt.run_id = r.id
+	WHERE r.account_id = ? AND r.finished_at = 0 AND rt.thread_id = ? AND rt.state = 'open')`
+
+// markThreads marks the threads of messages that are named and not stored, so that no older snapshot counts as whole.
+// Where no run is to fetch the thread, the message goes on the retry list: a snapshot may have settled the thread
+// after the consumer had seen it open.
+func (a *applying) markThreads() error {
+	for _, id := range sortedKeys(a.rows) {
+		m := a.rows[id]
+		if m.mark == 0 || m.fetch > 0 {
 			continue
 		}
 		th, err := a.thread(m.thread)
 		if err != nil {
 			return err
 		}
+		if m.mark <= th.snapshot {
+			continue // a newer snapshot came without it
+		}
 		th.mark(m.mark)
+		if m.givenUp {
+			continue
+		}
+		var open bool
+		if err := a.row(threadOpen, []any{a.account, m.thread}, &open); err != nil {
+			return err
+		}
+		if open {
+			continue
+		}
+		if err := a.addFetch(consumers.Fetch{MessageID: id, ThreadID: m.thread, HistoryID: m.mark, Due: a.now,
+			Cause: "named by history, not fetched"}); err != nil {
+			return err
+		}
 	}
-	return a.dropFetches()
+	return nil
 }
 
 // dropFetches takes off the retry list what was fetched, and what turned out to be stored or deleted.

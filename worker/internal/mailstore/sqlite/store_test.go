@@ -1,0 +1,58 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/gmailsync/gmailsync/consumers"
+	"github.com/gmailsync/gmailsync/consumers/consumertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// openStore opens a store in a new file, closed with the test.
+func openStore(t testing.TB) *Store {
+	t.Helper()
+	s, err := Open(context.Background(), filepath.Join(t.TempDir(), "mirror.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func addAccount(t testing.TB, s *Store, id, address string) {
+	t.Helper()
+	if err := s.AddAccount(context.Background(), consumers.Account{ID: id, Address: address}, consumers.Sealed{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Store) live(ctx context.Context, account string) ([]consumers.Message, error) {
+	var list []consumers.Message
+	err := s.EachMessage(ctx, account, func(m consumers.Message) error {
+		list = append(list, m)
+		return nil
+	})
+	return list, err
+}
+
+func TestStoreKeepsTheContract(t *testing.T) {
+	consumertest.StoreSuite(t, func(t *testing.T) consumertest.Fixture {
+		s := openStore(t)
+		return consumertest.Fixture{
+			Store: s,
+			AddAccount: func(ctx context.Context, id, address string) error {
+				return s.AddAccount(ctx, consumers.Account{ID: id, Address: address}, consumers.Sealed{})
+			},
+			Live: s.live, Labels: s.Labels, DeadLetters: s.DeadLetters,
+		}
+	})
+}
