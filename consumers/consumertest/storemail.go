@@ -173,7 +173,6 @@ func (a *account) saveFetched(step consumers.HistoryStep) {
 		fresh := a.threads[m.ThreadID] == nil
 		th := a.thread(m.ThreadID)
 		th.complete = th.complete || fresh && m.ID == m.ThreadID && added[m.ID]
-		th.history = max(th.history, m.HistoryID)
 		a.save(m)
 	}
 }

@@ -120,8 +120,7 @@ func (s *Store) AddPage(ctx context.Context, runID, pageToken string, page consu
 			rt := &runThread{state: "open"}
 			r.threads[ref.ID] = rt
 			r.Progress.Listed++
-			if th := a.threads[ref.ID]; r.Kind == consumers.RunResync && th != nil && a.whole(ref.ID) &&
-				a.liveIn(ref.ID) > 0 && th.history == ref.HistoryID {
+			if r.Kind == consumers.RunResync && a.current(r, ref) {
 				r.settle(ref.ID, "stored")
 				continue
 			}
@@ -130,6 +129,14 @@ func (s *Store) AddPage(ctx context.Context, runID, pageToken string, page consu
 		r.PageToken, r.Listed = page.Next, page.Next == ""
 		return s.addBatches(r, fetch, batchSize)
 	})
+}
+
+// current tells whether the stored thread is the listed one. A record after the run's baseline proves nothing: changes
+// between the old cursor and the baseline are still unknown.
+func (a *account) current(r *run, ref consumers.ThreadRef) bool {
+	th := a.threads[ref.ID]
+	return th != nil && a.whole(ref.ID) && a.liveIn(ref.ID) > 0 &&
+		(th.snapshot == ref.HistoryID || th.history == ref.HistoryID && ref.HistoryID <= r.Baseline)
 }
 
 func (s *Store) addBatches(r *run, ids []string, size int) error {
@@ -248,6 +255,9 @@ func (s *Store) ThreadFailed(ctx context.Context, b consumers.Batch, threadID, c
 		rt.attempts++
 		if dead = rt.attempts >= maxAttempts; dead {
 			r.settle(threadID, "failed")
+			if th := a.threads[threadID]; th != nil {
+				th.complete = false
+			}
 			s.bury(a, consumers.DeadLetter{Account: b.Account, Kind: consumers.ThreadBatch, Run: b.Run,
 				ThreadID: threadID, Cause: cause, Attempts: rt.attempts, At: now})
 		}

@@ -259,6 +259,38 @@ var runTests = map[string]func(*env){
 		e.equal("progress", e.progress(), consumers.Progress{Listed: 3, Stored: 1, Open: 2, Working: 1})
 	},
 
+	"a record after the baseline does not prove a thread current": func(e *env) {
+		e.imported(snapshot("t1", 90, msg("m1", 90), msg("m2", 90)))
+		run := e.started(consumers.RunResync, 300) // m2's change at 250 fell into the gap
+		e.apply(consumers.HistoryStep{Changes: []consumers.Change{change(310, consumers.LabelsAdded, "m1", "X")}, Cursor: 310})
+		e.list(run, ref("t1", 310))
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 1, Open: 1, Working: 1})
+	},
+
+	"a record before the baseline does": func(e *env) {
+		e.imported(snapshot("t1", 90, msg("m1", 90)))
+		e.apply(consumers.HistoryStep{Changes: []consumers.Change{change(210, consumers.LabelsAdded, "m1", "X")}, Cursor: 210})
+		e.list(e.started(consumers.RunResync, 300), ref("t1", 210))
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 1, Stored: 1})
+	},
+
+	"a thread given up is fetched by the next run": func(e *env) {
+		e.imported(snapshot("t1", 90, msg("m1", 90)))
+		run := e.started(consumers.RunResync, 300)
+		b := e.list(run, ref("t1", 250))[0]
+		if dead, err := e.Store.ThreadFailed(e.ctx, b, "t1", "500", 1, now); !dead || err != nil {
+			e.Fatalf("ThreadFailed = %v, %v", dead, err)
+		}
+		if n, err := e.Store.QueueAbsent(e.ctx, run.ID, batchSize); n != 0 || err != nil {
+			e.Errorf("QueueAbsent = %d, %v", n, err)
+		}
+		if done, err := e.Store.FinishRun(e.ctx, run.ID, now); !done || err != nil {
+			e.Fatalf("FinishRun = %v, %v", done, err)
+		}
+		e.list(e.started(consumers.RunResync, 300), ref("t1", 90))
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 1, Open: 1, Working: 1})
+	},
+
 	"an import fetches everything": func(e *env) {
 		e.imported(snapshot("t1", 90, msg("m1", 90)))
 		e.list(e.started(consumers.RunImport, 300), ref("t1", 90))

@@ -159,6 +159,10 @@ func (s *Store) ThreadFailed(ctx context.Context, b consumers.Batch, threadID, c
 		if err := t.settle(b.Run, threadID, "failed"); err != nil {
 			return err
 		}
+		// What is stored of it may have a gap: the next run must not take it for current.
+		if _, err := t.exec(`UPDATE threads SET complete = 0 WHERE account_id = ? AND id = ?`, b.Account, threadID); err != nil {
+			return err
+		}
 		return t.addDeadLetter(consumers.DeadLetter{Account: b.Account, Kind: consumers.ThreadBatch, Run: b.Run,
 			ThreadID: threadID, Cause: cause, Attempts: attempts, At: now})
 	})

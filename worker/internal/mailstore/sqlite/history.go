@@ -187,7 +187,6 @@ func (a *applying) saveMessages(rows []packed) error {
 			r.complete = r.complete || !known && m.ID == m.ThreadID && a.added[m.ID]
 			a.threads[m.ThreadID] = &r
 		}
-		a.threads[m.ThreadID].seen(m.HistoryID)
 		if err := a.saveMessage(a.account, m, true); err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func (s *Store) PinBaseline(ctx context.Context, run string, baseline consumers.
 // messages on the retry list is not whole.
 const pageQuery = `SELECT j.value, rt.thread_id IS NOT NULL,
 		COALESCE(t.complete, 0) AND t.want_history_id = '00000000000000000000' AND t.message_count > 0
-		AND NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.thread_id = j.value), t.history_id
+		AND NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.thread_id = j.value), t.history_id, t.snapshot_history_id
 	FROM json_each(?3) j
 	LEFT JOIN run_threads rt ON rt.run_id = ?1 AND rt.thread_id = j.value
 	LEFT JOIN threads t ON t.account_id = ?2 AND t.id = j.value
@@ -146,6 +146,8 @@ func (s *Store) AddPage(ctx context.Context, run, pageToken string, page consume
 }
 
 // sortPage splits a page's threads that are new to the run: those to fetch, and those whose stored form is current.
+// That is so if a snapshot at the listed id is stored, or if records before the baseline led there. A record after the
+// baseline proves nothing: changes between the old cursor and the baseline are still unknown.
 func (t *tx) sortPage(r consumers.Run, refs []consumers.ThreadRef) (fetch, unchanged []string, err error) {
 	ids := make([]string, 0, len(refs))
 	listed := make(map[string]consumers.HistoryID, len(refs))
@@ -159,13 +161,15 @@ func (t *tx) sortPage(r consumers.Run, refs []consumers.ThreadRef) (fetch, uncha
 		var id string
 		var known bool
 		var whole sql.NullBool
-		var stored consumers.HistoryID
-		if err := row.Scan(&id, &known, &whole, hist(&stored)); err != nil {
+		var history, snapshot consumers.HistoryID
+		if err := row.Scan(&id, &known, &whole, hist(&history), hist(&snapshot)); err != nil {
 			return err
 		}
+		h := listed[id]
+		current := whole.Bool && (snapshot == h || history == h && h <= r.Baseline)
 		switch {
 		case known:
-		case r.Kind == consumers.RunResync && whole.Bool && stored == listed[id]:
+		case r.Kind == consumers.RunResync && current:
 			unchanged = append(unchanged, id)
 		default:
 			fetch = append(fetch, id)
