@@ -95,10 +95,13 @@ type plan struct {
 	prices        map[string]int64
 	user, project bucket
 	horizons      [classes]int64 // µs
+	longest       int64          // of them
 	inFlight      int64
 	keyTTL        int64 // µs
 	userMargin    int64 // µs a user's key outlives what it remembers
 }
+
+func (p plan) limits() limits { return limits{p.user.cap, p.project.cap, p.inFlight, p.longest} }
 
 // plan checks c and derives what the core needs.
 func (c Config) plan() (plan, error) {
@@ -111,6 +114,7 @@ func (c Config) plan() (plan, error) {
 		return p, err
 	}
 	p.horizons = c.horizons()
+	p.longest = max(p.horizons[Realtime], p.horizons[Maintenance], p.horizons[Backfill])
 	if p.user, p.project, err = c.buckets(1); err != nil {
 		return p, err
 	}
@@ -230,7 +234,7 @@ func (c Config) checkDearest(p plan) error {
 }
 
 func (c Config) checkKeyTTL(p *plan) error {
-	longest := max(p.horizons[0], p.horizons[1], p.horizons[2])
+	longest := p.longest
 	need := max(p.user.cap, p.project.cap) + longest
 	if p.keyTTL <= need {
 		us := time.Microsecond

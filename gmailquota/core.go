@@ -79,6 +79,7 @@ type projectState struct {
 type limits struct {
 	user, project int64 // µs from empty to full
 	inFlight      int64
+	longest       int64 // the longest horizon, µs
 }
 
 // charge is a request in the core's integers.
@@ -129,11 +130,44 @@ func newUser(now int64, p *projectState, l limits) userState {
 // It follows an outage in which calls went past the buckets.
 func drain(u *userState, p *projectState, now int64, l limits, userUS, projectUS int64) {
 	if userUS >= 0 {
+		u.hold(now, userUS)
 		u.fullAt = max(u.fullAt, now+userUS+l.user)
 	}
 	if projectUS >= 0 {
+		p.hold(now, projectUS)
 		p.fullAt = max(p.fullAt, now+projectUS+l.project)
 	}
+}
+
+// hold lengthens a pause that another process counted.
+func (s *penalty) hold(now, us int64) {
+	if us > 0 {
+		s.end = max(s.end, now+us)
+	}
+}
+
+// settle makes a stored state fit the present: it forgets charges whose time is over, and what a clock that was set back
+// has left in a future that no charge can reach. Such a bucket is empty, not in debt for hours.
+func (u *userState) settle(now int64, l limits) {
+	u.fullAt = reachable(u.fullAt, u.end, now, l.user, l.longest)
+	for n := len(u.records); n > 0 && u.records[n-1].at > now+l.longest; n-- {
+		u.live -= u.records[n-1].n
+		u.records = u.records[:n-1]
+	}
+	u.prune(now)
+}
+
+func (p *projectState) settle(now int64, l limits) {
+	p.fullAt = reachable(p.fullAt, p.end, now, l.project, l.longest)
+	p.born = min(p.born, now)
+}
+
+func reachable(fullAt, penaltyEnd, now, capUS, longest int64) int64 {
+	from := max(now, penaltyEnd)
+	if fullAt > from+capUS+longest {
+		return from + capUS
+	}
+	return fullAt
 }
 
 // decide admits c now or later within its horizon, charging both buckets, or denies it and changes neither. The records
@@ -164,7 +198,7 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 // denial names what denies longest.
 func denial(u *userState, p *projectState, now, userWait, projectWait, wait int64, crowded bool) decision {
 	if crowded && wait < inFlightRetryUS {
-		lapse := u.records[0].at + leaseUS - now // pruned: after now; a released first record only shortens the estimate
+		lapse := u.records[0].at + leaseUS - now // settled: after now; a released first record only shortens the estimate
 		if retry := min(lapse, inFlightRetryUS); retry >= wait {
 			return decision{code: deniedInFlight, wait: retry}
 		}

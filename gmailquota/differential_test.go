@@ -170,8 +170,12 @@ func (h *history) advance() {
 		d = time.Duration(1+h.rnd.Int64N(400)) * time.Millisecond
 	case n < 998:
 		d = time.Duration(1+h.rnd.Int64N(900_000)) * time.Millisecond
-	default:
+	case n < 999:
 		d = time.Duration(1+h.rnd.Int64N(30*24*3600_000)) * time.Millisecond
+	default: // a clock that is set back; the life of keys goes by another one
+		h.r.Back(time.Duration(1+h.rnd.Int64N(7200_000)) * time.Millisecond)
+		h.model.Back(h.r.Now().UnixMicro())
+		return
 	}
 	h.r.Advance(d)
 	h.model.Now += d.Microseconds()

@@ -33,7 +33,7 @@ func (m *Model) Reconfigure(cfg Config) {
 	if err != nil {
 		panic(err)
 	}
-	m.plan, m.limits = p, limits{p.user.cap, p.project.cap, p.inFlight}
+	m.plan, m.limits = p, p.limits()
 }
 
 func (m *Model) load(account string) (*userState, *projectState, bool, bool) {
@@ -47,7 +47,8 @@ func (m *Model) load(account string) (*userState, *projectState, bool, bool) {
 		unew = m.Now-p.state.born < youngUS
 	}
 	u.state.records = slices.Clone(u.state.records)
-	u.state.prune(m.Now)
+	p.state.settle(m.Now, m.limits)
+	u.state.settle(m.Now, m.limits)
 	return &u.state, &p.state, unew, pnew
 }
 
@@ -134,7 +135,7 @@ func (m *Model) release(s Step) Decision {
 		return Decision{1}
 	}
 	k.state.records = slices.Clone(k.state.records)
-	k.state.prune(m.Now)
+	k.state.settle(m.Now, m.limits)
 	changed := false
 	for _, id := range ids(s.Released) {
 		changed = k.state.release(id) || changed
@@ -143,6 +144,17 @@ func (m *Model) release(s Step) Decision {
 		m.saveUser(s.Account, &k.state)
 	}
 	return Decision{1}
+}
+
+// Back sets the clock back; keys live as long as before.
+func (m *Model) Back(now int64) {
+	d := m.Now - now
+	m.Now = now
+	m.projects.expires -= d
+	for a, k := range m.users {
+		k.expires -= d
+		m.users[a] = k
+	}
 }
 
 // Lose drops keys as an eviction does; an empty account is the project's.

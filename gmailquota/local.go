@@ -26,9 +26,11 @@ func newLocal(cfg Config, now func() time.Time) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
+	h := cfg.horizons()
+	longest := max(h[0], h[1], h[2])
 	return &local{
 		clock: now, user: user, project: project, users: map[string]*userState{},
-		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1)},
+		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1), longest},
 	}, nil
 }
 
@@ -47,7 +49,8 @@ func (l *local) open(account string) (*userState, int64) {
 		u = &userState{fullAt: now + l.limits.user}
 		l.users[account] = u
 	}
-	u.prune(now)
+	u.settle(now, l.limits)
+	l.state.settle(now, l.limits)
 	return u, now
 }
 

@@ -90,7 +90,7 @@ func (g *Guard) Snapshot(ctx context.Context, account string) (Snapshot, error) 
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Snapshot{}, fmt.Errorf("gmailquota: reading the buckets from Redis: %w", err)
 	}
-	now, l := clock.Val().UnixMicro(), g.limits()
+	now, l := clock.Val().UnixMicro(), g.plan.limits()
 	p, u := g.read(stored, now, l)
 	return Snapshot{
 		User:     g.plan.user.state(u.fullAt, u.end, now),
@@ -99,19 +99,18 @@ func (g *Guard) Snapshot(ctx context.Context, account string) (Snapshot, error) 
 	}, nil
 }
 
-func (g *Guard) limits() limits { return limits{g.plan.user.cap, g.plan.project.cap, g.plan.inFlight} }
-
 func (g *Guard) read(stored *redis.SliceCmd, now int64, l limits) (projectState, userState) {
 	text := func(i int) string { s, _ := stored.Val()[i].(string); return s }
 	p, ok := parseProject(text(0))
 	if !ok {
 		p = newProject(now, l)
 	}
+	p.settle(now, l)
 	u, ok := parseUser(text(1))
 	if !ok {
 		u = newUser(now, &p, l)
 	}
-	u.prune(now)
+	u.settle(now, l)
 	return p, u
 }
 

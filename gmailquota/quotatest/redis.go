@@ -18,6 +18,7 @@ import (
 type Redis struct {
 	Client  redis.UniversalClient
 	Advance func(d time.Duration)
+	Back    func(d time.Duration) // sets the clock back, as an operator may; keys live on
 	Now     func() time.Time
 }
 
@@ -40,6 +41,12 @@ func (c *Clock) Advance(d time.Duration) {
 	c.mini.FastForward(d)
 }
 
+// Back sets the time back; keys live on.
+func (c *Clock) Back(d time.Duration) {
+	c.now = c.now.Add(-d)
+	c.mini.SetTime(c.now)
+}
+
 // Now is the time that scripts see.
 func (c *Clock) Now() time.Time { return c.now }
 
@@ -50,7 +57,7 @@ var start = time.Date(2026, 11, 29, 12, 0, 0, 123_456_000, time.UTC)
 func Embedded(t testing.TB) Redis {
 	mini := miniredis.RunT(t)
 	c := NewClock(mini, start)
-	return Redis{Client(t, mini.Addr()), c.Advance, c.Now}
+	return Redis{Client(t, mini.Addr()), c.Advance, c.Back, c.Now}
 }
 
 // Client connects to a Redis at addr with the guard's options and a timeout that a busy machine keeps.

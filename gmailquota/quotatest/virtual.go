@@ -28,7 +28,7 @@ func Real(t testing.TB) Redis {
 	v := &virtual{t: t, rdb: rdb, now: start, scripts: map[string]string{}}
 	v.store()
 	rdb.AddHook(v)
-	return Redis{rdb, v.advance, func() time.Time { return v.now }}
+	return Redis{rdb, v.advance, v.back, func() time.Time { return v.now }}
 }
 
 // virtual is a hook of the client that exchanges the scripts' clock.
@@ -65,6 +65,11 @@ func (v *virtual) advance(d time.Duration) {
 			v.rdb.PExpire(ctx, k, left-d)
 		}
 	}
+}
+
+func (v *virtual) back(d time.Duration) {
+	v.now = v.now.Add(-d)
+	v.store()
 }
 
 // DialHook implements redis.Hook.
