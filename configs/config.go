@@ -23,7 +23,7 @@ type Config struct {
 // Gmail says where Gmail is and with which OAuth client it is called.
 type Gmail struct {
 	Endpoint     string `yaml:"endpoint"`     // base URL; default https://gmail.googleapis.com/
-	TokenURL     string `yaml:"tokenURL"`     // default https://oauth2.googleapis.com/token
+	TokenURL     string `yaml:"tokenURL"`     // where refresh tokens are exchanged; default https://oauth2.googleapis.com/token
 	ClientID     string `yaml:"clientID"`     // OAuth client; needed once an account is added
 	ClientSecret string `yaml:"clientSecret"` // better from GMAILSYNC_GMAIL_CLIENT_SECRET
 }
@@ -36,7 +36,7 @@ type Redis struct {
 
 // PubSub carries the jobs.
 type PubSub struct {
-	Endpoint string `yaml:"endpoint"` // "embedded" (default), host:port of an emulator, or empty for Google's
+	Endpoint string `yaml:"endpoint"` // "embedded" (default): in the process; host:port of an emulator; or empty for Google's
 	Project  string `yaml:"project"`  // Google Cloud project id of topics and subscriptions; default gmailsync
 	Prefix   string `yaml:"prefix"`   // of topic and subscription names; two workers with separate stores need two; default gmailsync
 	Topic    string `yaml:"topic"`    // the topic that Gmail's watch publishes to, projects/P/topics/T; empty: no watch, polling only
@@ -65,23 +65,23 @@ type Guard struct {
 	UserLimit                   int64            `yaml:"userLimit"`                   // units a minute for one user; default 6000
 	ProjectLimit                int64            `yaml:"projectLimit"`                // units a minute for the project; default 1200000
 	UserBurst                   int64            `yaml:"userBurst"`                   // units at once for a user, at least the dearest price used (100); default 100
-	ProjectBurst                int64            `yaml:"projectBurst"`                // default: 1/60 of projectLimit, at least userBurst
+	ProjectBurst                int64            `yaml:"projectBurst"`                // units at once for the project; default: 1/60 of projectLimit, at least what one user may have at once
 	PerUserCapacityUnits        int64            `yaml:"perUserCapacityUnits"`        // by hand: replaces userBurst; default 0, not set
 	PerUserRefillUnitsPerMinute int64            `yaml:"perUserRefillUnitsPerMinute"` // by hand: replaces what follows from userLimit; default 0, not set
 	Jitter                      time.Duration    `yaml:"jitter"`                      // between being admitted and arriving at Gmail; default 200ms
 	InFlight                    int              `yaml:"inFlight"`                    // calls under way for one user, all workers together; default 10
 	KeyTTL                      time.Duration    `yaml:"keyTTL"`                      // of the buckets in Redis; default 2m
 	FailOpen                    bool             `yaml:"failOpen"`                    // Redis away: true (default) lets calls through the local buckets, false denies them
-	LocalFallback               bool             `yaml:"localFallback"`               // the local buckets; default true
+	LocalFallback               bool             `yaml:"localFallback"`               // the local buckets; without them failOpen lets everything through; default true
 	Workers                     int              `yaml:"workers"`                     // how many workers share the limits when Redis is away; default 1
 	MaxWait                     time.Duration    `yaml:"maxWait"`                     // the longest a worker slot sleeps for a reserved admission; a longer wait goes back to the queue; default 3s
 }
 
 // Consumers sizes the three consumers and the lot where denied jobs wait.
 type Consumers struct {
-	InitialSync  int           `yaml:"initialSync"`  // worker slots; default 3
-	ThreadBatch  int           `yaml:"threadBatch"`  // default 5
-	History      int           `yaml:"history"`      // default 5
+	InitialSync  int           `yaml:"initialSync"`  // worker slots of the initial sync; default 3
+	ThreadBatch  int           `yaml:"threadBatch"`  // worker slots of the thread batches; default 5
+	History      int           `yaml:"history"`      // worker slots of the history consumer; default 5
 	BatchSize    int           `yaml:"batchSize"`    // threads in a batch, 1 to 100; default 25
 	Window       int           `yaml:"window"`       // batches of one account under way; default 2
 	PollInterval time.Duration `yaml:"pollInterval"` // history is asked when no push has come for that long; default 5m
@@ -98,8 +98,8 @@ type Status struct {
 
 // Log is written to stderr.
 type Log struct {
-	Level  string `yaml:"level"`  // debug, info (default), warn, error
-	Format string `yaml:"format"` // json or console (default)
+	Level  string `yaml:"level"`  // debug, "info" (default), warn, error
+	Format string `yaml:"format"` // json or "console" (default)
 }
 
 // Default returns the configuration that an empty file means.
