@@ -27,6 +27,9 @@ type newMessage struct {
 	InternalDate string          `json:"internalDate"`
 }
 
+// anyAlphabet lets both forms of base64 pass, as Google's JSON reader does.
+var anyAlphabet = strings.NewReplacer("+", "-", "/", "_")
+
 // compose reads a new message from the body: JSON with the raw message in base64url, or an upload. into is the JSON
 // resource that holds msg.
 func (c *call) compose(into any, msg *newMessage) ([]byte, error) {
@@ -37,7 +40,7 @@ func (c *call) compose(into any, msg *newMessage) ([]byte, error) {
 		if msg.Raw == "" {
 			return nil, badRequest("'raw' RFC822 payload message string or uploading message via /upload/* URL required")
 		}
-		raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(msg.Raw, "="))
+		raw, err := base64.RawURLEncoding.DecodeString(anyAlphabet.Replace(strings.TrimRight(msg.Raw, "=")))
 		if err != nil {
 			return nil, badRequest("Invalid value at 'message.raw' (TYPE_BYTES), Base64 decoding failed")
 		}

@@ -116,11 +116,19 @@ func (s *selector) keep(v any) any {
 			if child == nil {
 				child = s.children["*"]
 			}
-			if child != nil {
+			if child != nil && (child.children == nil || isComposite(value)) {
 				kept[name] = child.keep(value)
 			}
 		}
 		return kept
 	}
 	return v
+}
+
+func isComposite(v any) bool {
+	switch v.(type) {
+	case []any, map[string]any:
+		return true
+	}
+	return false
 }

@@ -127,7 +127,7 @@ func TestCallsInFlightHaveACeiling(t *testing.T) {
 	})
 }
 
-// Prices of Google's published table; PostHog-like guesses (1 for what is unknown) would show here.
+// developer.nylas.com cookbook gmail-api-quotas: the two price lists differ by a factor of four where it matters.
 func TestEachMethodHasItsPriceInBothLists(t *testing.T) {
 	for _, e := range endpoints {
 		for _, list := range []string{"2026-05", "legacy"} {
