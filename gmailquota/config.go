@@ -28,8 +28,8 @@ type Config struct {
 	// InFlight is how many calls of one user may be reserved or under way, all processes together; default 10. Gmail
 	// refuses at a ceiling that it does not document, about 50.
 	InFlight int
-	// KeyTTL is how long Redis keeps an idle bucket; default 2 min. It must be longer than a bucket takes to fill plus
-	// the longest horizon, or a bucket would refill by expiring.
+	// KeyTTL is how long Redis keeps an idle user's bucket at most; default 2 min. It must be longer than a bucket takes
+	// to fill plus the longest horizon, or a bucket would refill by expiring. The project's bucket is kept for a day.
 	KeyTTL time.Duration
 	// FailOpen: without a decision of Redis calls go through (default); else they fail with an UnavailableError.
 	FailOpen bool

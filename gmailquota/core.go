@@ -12,6 +12,8 @@ const (
 	inFlightRetryUS = 250_000
 	// A project key younger than this may be a sign of lost state: then a missing user starts empty, not full.
 	youngUS = minuteUS
+	// The project's key lives for a day at least, not keyTTL: its age tells whether state was lost, and there is one.
+	projectLifeUS = 24 * 3600 * 1_000_000
 	// The first refusal without a stated time pauses for 1 s, each further episode for twice as long, up to 5 min.
 	strikeBaseUS = 1_000_000
 	strikeMaxUS  = 300_000_000
@@ -40,10 +42,9 @@ func (b bucket) cost(units int64) int64 {
 	return (units*minuteUS + b.refill - 1) / b.refill
 }
 
-// tokens is what a bucket that is full at fullAt holds; negative is debt.
+// tokens is what can be used at once of a bucket that is full at fullAt; negative is debt.
 func (b bucket) tokens(fullAt, now int64) int64 {
-	missing := max(fullAt-now, 0)
-	return b.units - (missing*b.refill+minuteUS-1)/minuteUS
+	return (b.cap - max(fullAt-now, 0)) * b.refill / minuteUS
 }
 
 // record is one charge: a call reserved or under way (n > 0 calls), or one that ended (n = 0) and is remembered so that
@@ -147,19 +148,26 @@ func (s *penalty) hold(now, us int64) {
 }
 
 // settle makes a stored state fit the present: it forgets charges whose time is over, and what a clock that was set back
-// has left in a future that no charge can reach. Such a bucket is empty, not in debt for hours.
-func (u *userState) settle(now int64, l limits) {
+// has left in a future that no charge can reach. Such a bucket is empty, not in debt for hours. It reports whether the
+// clock made it change something, which must be stored even if nothing else is, or it would be found again and again.
+func (u *userState) settle(now int64, l limits) (repaired bool) {
+	before := u.fullAt
 	u.fullAt = reachable(u.fullAt, u.end, now, l.user, l.longest)
+	repaired = u.fullAt != before
 	for n := len(u.records); n > 0 && u.records[n-1].at > now+l.longest; n-- {
 		u.live -= u.records[n-1].n
 		u.records = u.records[:n-1]
+		repaired = true
 	}
 	u.prune(now)
+	return repaired
 }
 
-func (p *projectState) settle(now int64, l limits) {
+func (p *projectState) settle(now int64, l limits) (repaired bool) {
+	fullAt, born := p.fullAt, p.born
 	p.fullAt = reachable(p.fullAt, p.end, now, l.project, l.longest)
 	p.born = min(p.born, now)
+	return p.fullAt != fullAt || p.born != born
 }
 
 func reachable(fullAt, penaltyEnd, now, capUS, longest int64) int64 {
@@ -344,9 +352,9 @@ func (p *projectState) until() int64 {
 // ttl is how many ms a user's key lives from now.
 func (u *userState) ttl(now, margin int64) int64 { return ceilMS(max(u.until()-now, 0) + margin) }
 
-// ttl is how many ms the project's key lives: at least keyTTL, as its age tells whether state was lost.
-func (p *projectState) ttl(now, keyTTL, margin int64) int64 {
-	return ceilMS(max(p.until()-now+margin, keyTTL))
+// ttl is how many ms the project's key lives.
+func (p *projectState) ttl(now, margin int64) int64 {
+	return ceilMS(max(p.until()-now+margin, projectLifeUS))
 }
 
 func ceilMS(us int64) int64 { return (us + 999) / 1000 }

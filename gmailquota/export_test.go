@@ -47,8 +47,8 @@ func (m *Model) load(account string) (*userState, *projectState, bool, bool) {
 		unew = m.Now-p.state.born < youngUS
 	}
 	u.state.records = slices.Clone(u.state.records)
-	p.state.settle(m.Now, m.limits)
-	u.state.settle(m.Now, m.limits)
+	pnew = p.state.settle(m.Now, m.limits) || pnew
+	unew = u.state.settle(m.Now, m.limits) || unew
 	return &u.state, &p.state, unew, pnew
 }
 
@@ -57,7 +57,7 @@ func (m *Model) saveUser(account string, u *userState) {
 }
 
 func (m *Model) saveProject(p *projectState) {
-	m.projects = modelKey[projectState]{*p, m.Now + p.ttl(m.Now, m.plan.keyTTL, m.plan.userMargin)*1000}
+	m.projects = modelKey[projectState]{*p, m.Now + p.ttl(m.Now, m.plan.userMargin)*1000}
 }
 
 // Step is one operation, for both sides.
@@ -135,8 +135,7 @@ func (m *Model) release(s Step) Decision {
 		return Decision{1}
 	}
 	k.state.records = slices.Clone(k.state.records)
-	k.state.settle(m.Now, m.limits)
-	changed := false
+	changed := k.state.settle(m.Now, m.limits)
 	for _, id := range ids(s.Released) {
 		changed = k.state.release(id) || changed
 	}

@@ -33,7 +33,7 @@ type Guard struct {
 
 	projectKey string
 	userPrefix string
-	common     [6]any // the arguments that every operation begins with, after its name
+	common     [5]any // the arguments that every operation begins with, after its name
 }
 
 // Option changes a Guard at its making.
@@ -72,7 +72,7 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 		rdb: rdb, script: redis.NewScript(scriptText), cfg: cfg, plan: p, now: time.Now, observe: func(Event) {},
 		projectKey: "gmailquota:{" + cfg.Project + "}:project",
 		userPrefix: "gmailquota:{" + cfg.Project + "}:user:",
-		common:     [6]any{p.user.cap, p.project.cap, p.inFlight, p.userMargin, p.keyTTL, p.longest},
+		common:     [5]any{p.user.cap, p.project.cap, p.inFlight, p.userMargin, p.longest},
 	}
 	for _, o := range opts {
 		o(g)

@@ -5,11 +5,11 @@
 -- strikes"; the leading 1 is the layout, and a state that does not match is a missing one. A record is 31 characters:
 -- 12 of the id (~ and 11 others; no ~ is anywhere else), 16 of the admission time, 3 of the calls under way.
 --
--- ARGV: op, user's and project's time to full, in-flight cap, margin, least life of the project's key, longest horizon;
--- then the op's.
+-- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon; then the op's.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
 local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 600000000
 local CAP_EPISODE, CAP_GROW = 5000000, 60000000
+local PROJECT_LIFE = 86400000000
 local RECORD = 31
 
 local clock = redis.call('TIME')
@@ -17,7 +17,7 @@ local now = clock[1] * 1000000 + clock[2]
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local sub, format = string.sub, string.format
 local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
-local margin, longest = tonumber(ARGV[5]), tonumber(ARGV[7])
+local margin, longest = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function reachable(full, e, cap)
   local from = max(now, e)
@@ -29,8 +29,9 @@ local function loadProject(s)
   if s then
     local f, b, e, k = string.match(s, '^1 (%d+) (%d+) (%d+) (%d+)$')
     if f then
-      e = tonumber(e)
-      return {full = reachable(tonumber(f), e, capP), born = min(tonumber(b), now), e = e, strikes = tonumber(k)}
+      f, b, e = tonumber(f), tonumber(b), tonumber(e)
+      local full, born = reachable(f, e, capP), min(b, now)
+      return {full = full, born = born, e = e, strikes = tonumber(k), dirty = full ~= f or born ~= b}
     end
   end
   return {full = now + capP, born = now, e = 0, strikes = 0, dirty = true}
@@ -39,7 +40,7 @@ end
 local function saveProject(key, p)
   local t = p.full
   if p.strikes > 0 then t = max(t, p.e + STRIKE_MEMORY) end
-  local life = max(t - now + margin, tonumber(ARGV[6]))
+  local life = max(t - now + margin, PROJECT_LIFE)
   redis.call('SET', key, format('1 %.0f %.0f %.0f %.0f', p.full, p.born, p.e, p.strikes),
     'PX', format('%.0f', ceil(life / 1000)))
 end
@@ -59,7 +60,7 @@ local function prune(u)
   local recs, i, n = u.recs, 1, #u.recs
   while n > 0 and tonumber(sub(recs, n - 18, n - 3)) > now + longest do
     u.live = u.live - tonumber(sub(recs, n - 2, n))
-    n = n - RECORD
+    n, u.dirty = n - RECORD, true
   end
   while i < n and tonumber(sub(recs, i + 12, i + 27)) + LEASE <= now do
     u.live = u.live - tonumber(sub(recs, i + 28, i + 30))
@@ -72,9 +73,10 @@ local function loadUser(s, born)
   if s then
     local f, e, k, c, a, l, r = string.match(s, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|(.*)$')
     if f then
-      e = tonumber(e)
-      local u = {full = reachable(tonumber(f), e, capU), e = e, strikes = tonumber(k), cap = tonumber(c),
-        capAt = tonumber(a), live = tonumber(l), recs = r}
+      f, e = tonumber(f), tonumber(e)
+      local u = {full = reachable(f, e, capU), e = e, strikes = tonumber(k), cap = tonumber(c), capAt = tonumber(a),
+        live = tonumber(l), recs = r}
+      u.dirty = u.full ~= f
       prune(u)
       return u
     end
@@ -138,8 +140,8 @@ local function denial(u, p, userWait, projectWait, wait, crowded)
 end
 
 local function decide(u, p)
-  local id, calls, costU, costP = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-  local horizon = tonumber(ARGV[12])
+  local id, calls, costU, costP = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+  local horizon = tonumber(ARGV[11])
   local i = find(u, id)
   if i then
     return {0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0}
@@ -168,14 +170,14 @@ local function giveBack(full, e, cap, after, taken)
 end
 
 local function refund(u, p)
-  local i = find(u, ARGV[8])
+  local i = find(u, ARGV[7])
   if not i then return {0} end
   local n = tonumber(sub(u.recs, i + 28, i + 30))
   if n == 0 then return {0} end
   u.live = u.live - n
   u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
-  u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[9]), tonumber(ARGV[10]))
-  p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[11]), tonumber(ARGV[12]))
+  u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[8]), tonumber(ARGV[9]))
+  p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[10]), tonumber(ARGV[11]))
   u.dirty, p.dirty = true, true
   return {1}
 end
@@ -208,7 +210,7 @@ local function drain(s, cap, us)
 end
 
 local function penalize(u, p)
-  local scope, stated = ARGV[8], tonumber(ARGV[9])
+  local scope, stated = ARGV[7], tonumber(ARGV[8])
   if scope == 'project' then
     strike(p, capP, stated)
   else
@@ -218,13 +220,13 @@ local function penalize(u, p)
   return {max(u.e, p.e, now) - now}
 end
 
--- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.
+-- release needs no project: KEYS are users, each with the ids that ended in ARGV from 7 on.
 if ARGV[1] == 'release' then
   for k = 1, #KEYS do
     local s = redis.call('GET', KEYS[k])
     if s then
       local u = loadUser(s, 0)
-      release(u, ARGV[7 + k])
+      release(u, ARGV[6 + k])
       if u.dirty then saveUser(KEYS[k], u) end
     end
   end
@@ -236,10 +238,10 @@ local p = loadProject(stored[1])
 local u = loadUser(stored[2], p.born)
 local answer
 if ARGV[1] == 'acquire' then
-  local drainU, drainP = tonumber(ARGV[13]), tonumber(ARGV[14])
+  local drainU, drainP = tonumber(ARGV[12]), tonumber(ARGV[13])
   if drainU >= 0 then drain(u, capU, drainU) end
   if drainP >= 0 then drain(p, capP, drainP) end
-  release(u, ARGV[15])
+  release(u, ARGV[14])
   answer = decide(u, p)
 elseif ARGV[1] == 'refund' then
   answer = refund(u, p)
