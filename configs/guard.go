@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -14,6 +15,12 @@ const (
 	dearestPrice = 100
 	// longestReservation is how far ahead the realtime and maintenance classes may reserve.
 	longestReservation = 30 * time.Second
+	// backfillReservation is how far ahead the backfill class may reserve.
+	backfillReservation = 400 * time.Millisecond
+	// leastRest is what a burst must leave of its limit, units a minute: with any jitter that is allowed a refill of 1.
+	leastRest = 2
+	// maxJitter is the most that guard.jitter may be.
+	maxJitter = 10 * time.Second
 	// maxUnits keeps the guard's products of units and microseconds within 2^53.
 	maxUnits = 1_000_000_000
 	// projectBurstShare: by default a project may use this part of its minute at once.
@@ -23,33 +30,35 @@ const (
 // bucket is what a limit comes to: it holds capacity units and gains refill units a minute.
 type bucket struct{ capacity, refill int64 }
 
-// refillFor is the R that keeps every 60-second window within limit, however Gmail cuts its minute: up to
-// capacity + R x (1 + jitter/60 s) units can arrive in one.
+// refillFor is the largest R with which no 60-second window passes limit, however Gmail cuts its minute: up to
+// capacity + R x (1 + jitter/60 s) units can arrive in one. 0 or less: the capacity leaves nothing of the limit.
 func refillFor(limit, capacity int64, jitter time.Duration) int64 {
-	return int64(float64(limit-capacity) / stretch(jitter))
+	minute := time.Minute.Microseconds()
+	return (limit - capacity) * minute / (minute + jitter.Microseconds())
 }
 
-// stretch is by how much a minute of admissions can be longer than the minute of arrivals that it falls into.
-func stretch(jitter time.Duration) float64 { return 1 + jitter.Seconds()/60 }
-
-func (g Guard) userBucket() bucket {
-	b := bucket{capacity: g.UserBurst, refill: g.PerUserRefillUnitsPerMinute}
+// userBucket and projectBucket are for one of n workers that share the limits.
+func (g Guard) userBucket(n int64) bucket {
+	b := bucket{capacity: g.UserBurst, refill: g.PerUserRefillUnitsPerMinute / n}
 	if g.PerUserCapacityUnits != 0 {
 		b.capacity = g.PerUserCapacityUnits
 	}
-	if b.refill == 0 {
-		b.refill = refillFor(g.UserLimit, b.capacity, g.Jitter)
+	if g.PerUserRefillUnitsPerMinute == 0 {
+		b.refill = refillFor(g.UserLimit/n, b.capacity, g.Jitter)
 	}
 	return b
 }
 
-func (g Guard) projectBucket() bucket {
-	return bucket{g.ProjectBurst, refillFor(g.ProjectLimit, g.ProjectBurst, g.Jitter)}
+// projectBucket counts the backfill class's reservations as jitter: a call that waits for its user's bucket is charged
+// to the project at once.
+func (g Guard) projectBucket(n int64) bucket {
+	capacity := max(g.ProjectBurst/n, g.userBucket(n).capacity)
+	return bucket{capacity, refillFor(g.ProjectLimit/n, capacity, g.Jitter+backfillReservation)}
 }
 
 // lifetime is the longest that the bucket's state matters: in debt by the longest reservation, then until it is full.
 func (b bucket) lifetime() time.Duration {
-	return longestReservation + time.Duration(float64(b.capacity)/float64(b.refill)*float64(time.Minute))
+	return longestReservation + time.Duration(b.capacity*time.Minute.Microseconds()/b.refill+1)*time.Microsecond
 }
 
 func (c Config) checkGuard(v *validator) {
@@ -61,37 +70,51 @@ func (c Config) checkGuard(v *validator) {
 	}
 	v.oneOf("guard.priceList", g.PriceList, "2026-05", "legacy")
 	v.matches("guard.project", g.Project, bucketName, "letters, digits and . _ : -, at most 100")
-	v.number("guard.userLimit", g.UserLimit, dearest+1, maxUnits)
-	v.number("guard.projectLimit", g.ProjectLimit, dearest+1, maxUnits)
-	checkBurst(v, "guard.userBurst", g.UserBurst, dearest, "guard.userLimit", g.UserLimit)
-	checkBurst(v, "guard.projectBurst", g.ProjectBurst, dearest, "guard.projectLimit", g.ProjectLimit)
+	v.number("guard.userLimit", g.UserLimit, dearest+leastRest, maxUnits)
+	v.number("guard.projectLimit", g.ProjectLimit, dearest+leastRest, maxUnits)
+	checkUserBurst(v, g, dearest)
 	if g.PerUserCapacityUnits != 0 {
 		most := int64(maxUnits)
 		if g.PerUserRefillUnitsPerMinute == 0 {
-			most = g.UserLimit - 1 // the refill follows from what the capacity leaves of the limit
+			most = g.UserLimit - leastRest // the refill follows from what the capacity leaves of the limit
 		}
 		v.number("guard.perUserCapacityUnits", g.PerUserCapacityUnits, dearest, most)
 	}
+	checkProjectBurst(v, g, dearest)
 	if g.PerUserRefillUnitsPerMinute != 0 {
 		v.number("guard.perUserRefillUnitsPerMinute", g.PerUserRefillUnitsPerMinute, 1, maxUnits)
 	}
-	v.duration("guard.jitter", g.Jitter, 0, 10*time.Second)
+	v.duration("guard.jitter", g.Jitter, 0, maxJitter)
 	v.number("guard.inFlight", int64(g.InFlight), 1, 100)
 	v.number("guard.workers", int64(g.Workers), 1, 10_000)
 	v.duration("guard.maxWait", g.MaxWait, time.Millisecond, longestReservation)
 	v.duration("guard.keyTTL", g.KeyTTL, time.Second, 24*time.Hour)
 	if v.err == nil {
-		checkLifetime(v, "user", g.userBucket(), g.KeyTTL)
-		checkLifetime(v, "project", g.projectBucket(), g.KeyTTL)
+		checkLifetime(v, "user", g.userBucket(1), g.KeyTTL)
+		checkLifetime(v, "project", g.projectBucket(1), g.KeyTTL)
+	}
+	if n := int64(g.Workers); v.err == nil && g.LocalFallback && min(g.userBucket(n).refill, g.projectBucket(n).refill) < 1 {
+		v.fail("guard.workers", strconv.FormatInt(n, 10), "while Redis is away each worker has its share of the limits, and this share would not hold one burst",
+			"fewer workers, higher limits, or guard.localFallback: false")
 	}
 	if g.Workers > 1 && c.Redis.URL == Embedded {
 		v.fail("redis.url", c.Redis.URL, fmt.Sprintf("guard.workers is %d and each would have buckets of its own", g.Workers), "redis://… or rediss://…, the same for all workers")
 	}
 }
 
-func checkBurst(v *validator, key string, burst, dearest int64, limitKey string, limit int64) {
-	if burst < dearest || burst >= limit {
-		v.fail(key, fmt.Sprint(burst), "", fmt.Sprintf("at least %d, the dearest price in units (a dearer call could never be made), and less than %s, which is %d", dearest, limitKey, limit))
+// checkProjectBurst: what one user may have at once must fit into the project's bucket.
+func checkProjectBurst(v *validator, g Guard, dearest int64) {
+	least := max(dearest, g.userBucket(1).capacity)
+	if most := g.ProjectLimit - leastRest; g.ProjectBurst < least || g.ProjectBurst > most {
+		v.fail("guard.projectBurst", strconv.FormatInt(g.ProjectBurst, 10), "",
+			fmt.Sprintf("%d, what one user may have at once, to %d, which leaves a refill out of guard.projectLimit", least, most))
+	}
+}
+
+func checkUserBurst(v *validator, g Guard, dearest int64) {
+	if most := g.UserLimit - leastRest; g.UserBurst < dearest || g.UserBurst > most {
+		v.fail("guard.userBurst", strconv.FormatInt(g.UserBurst, 10), "",
+			fmt.Sprintf("%d, the dearest price (a dearer call could never be made), to %d, which leaves a refill out of guard.userLimit", dearest, most))
 	}
 }
 
@@ -108,8 +131,8 @@ func checkLifetime(v *validator, owner string, b bucket, keyTTL time.Duration) {
 func (c Config) Warnings() []string {
 	c = c.Resolve()
 	var out []string
-	g, b := c.Guard, c.Guard.userBucket()
-	if worst := float64(b.capacity) + float64(b.refill)*stretch(g.Jitter); worst > float64(g.UserLimit) {
+	g, b := c.Guard, c.Guard.userBucket(1)
+	if worst := float64(b.capacity) + float64(b.refill)*(1+g.Jitter.Minutes()); worst > float64(g.UserLimit) {
 		out = append(out, fmt.Sprintf(
 			"guard: capacity %d + refill %d a minute x (1 + jitter %s / 1m) = %.0f units in the worst minute, above guard.userLimit %d: Gmail may refuse calls; a refill of %d would keep the limit",
 			b.capacity, b.refill, g.Jitter, worst, g.UserLimit, max(0, refillFor(g.UserLimit, b.capacity, g.Jitter))))

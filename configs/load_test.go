@@ -156,7 +156,7 @@ func TestWrongFileNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"prices that are no mapping", "guard:\n  prices: 40\n", "guard.prices", "40", ":2", []string{"method names"}},
 		{"price of 0", "guard:\n  prices:\n    threads.get: 0\n", "guard.prices.threads.get", "0", ":3", []string{"1 to"}},
 		{"capacity by hand of 0", "guard:\n  perUserCapacityUnits: 0\n", "guard.perUserCapacityUnits", "0", ":2", []string{"more than 0"}},
-		{"burst of 0", "guard:\n  userBurst: 0\n", "guard.userBurst", "0", ":2", []string{"at least 100"}},
+		{"burst of 0", "guard:\n  userBurst: 0\n", "guard.userBurst", "0", ":2", []string{"100, the dearest price"}},
 		{"key given twice", "redis:\n  url: embedded\n  url: embedded\n", "configuration file", "", ":3", []string{`"url" already defined`}},
 		{"not YAML", "redis:\n  url: [\n", "configuration file", "", ":2", []string{"not YAML"}},
 		{"tab", "redis:\n\turl: embedded\n", "configuration file", "", ":2", []string{"not YAML"}},

@@ -21,7 +21,7 @@ func (c Config) Resolve() Config {
 		c.Store.KeyFile = c.Store.Path + ".key"
 	}
 	if c.Guard.ProjectBurst == 0 {
-		c.Guard.ProjectBurst = max(c.Guard.ProjectLimit/projectBurstShare, c.Guard.userBucket().capacity)
+		c.Guard.ProjectBurst = max(c.Guard.ProjectLimit/projectBurstShare, c.Guard.userBucket(1).capacity)
 	}
 	return c
 }

@@ -60,16 +60,20 @@ func TestValidate(t *testing.T) {
 
 		{"price list", func(c *Config) { c.Guard.PriceList = "2027" }, "guard.priceList", []string{"2026-05, legacy"}},
 		{"bucket name with a brace", func(c *Config) { c.Guard.Project = "a{b}" }, "guard.project", nil},
-		{"negative limit", func(c *Config) { c.Guard.UserLimit = -6000 }, "guard.userLimit", []string{"-6000", "101 to"}},
+		{"negative limit", func(c *Config) { c.Guard.UserLimit = -6000 }, "guard.userLimit", []string{"-6000", "102 to"}},
 		{"limit of 0", func(c *Config) { c.Guard.ProjectLimit = 0 }, "guard.projectLimit", nil},
 		{"limit beyond the arithmetic", func(c *Config) { c.Guard.ProjectLimit = 2_000_000_000 }, "guard.projectLimit", nil},
-		{"burst of 0", func(c *Config) { c.Guard.UserBurst = 0 }, "guard.userBurst", []string{"= 0", "at least 100"}},
-		{"burst below the dearest price", func(c *Config) { c.Guard.UserBurst = 99 }, "guard.userBurst", []string{"at least 100, the dearest price"}},
-		{"burst below a dearer price", func(c *Config) { c.Guard.Prices = map[string]int64{"watch": 150} }, "guard.userBurst", []string{"at least 150"}},
-		{"burst that is the whole limit", func(c *Config) { c.Guard.UserBurst = 6000 }, "guard.userBurst", []string{"less than guard.userLimit, which is 6000"}},
-		{"project burst", func(c *Config) { c.Guard.ProjectBurst = 50 }, "guard.projectBurst", nil},
+		{"burst of 0", func(c *Config) { c.Guard.UserBurst = 0 }, "guard.userBurst", []string{"= 0", "100, the dearest price"}},
+		{"burst below the dearest price", func(c *Config) { c.Guard.UserBurst = 99 }, "guard.userBurst", []string{"100, the dearest price"}},
+		{"burst below a dearer price", func(c *Config) { c.Guard.Prices = map[string]int64{"watch": 150} }, "guard.userBurst", []string{"150, the dearest price"}},
+		{"burst that is the whole limit", func(c *Config) { c.Guard.UserBurst = 6000 }, "guard.userBurst", []string{"to 5998", "guard.userLimit"}},
+		{"project burst", func(c *Config) { c.Guard.ProjectBurst = 50 }, "guard.projectBurst", []string{"100, what one user may have at once"}},
+		{"project burst below the user's", func(c *Config) { c.Guard.ProjectBurst, c.Guard.PerUserCapacityUnits = 150, 200 }, "guard.projectBurst", []string{"200, what one user may have at once"}},
+		{"smallest limit with the largest jitter", func(c *Config) { c.Guard.UserLimit, c.Guard.Jitter, c.Guard.KeyTTL = 102, 10*time.Second, 3*time.Hour }, "", nil},
+		{"more workers than the limit has bursts", withWorkers(59), "guard.workers", []string{"share"}},
+		{"as many workers as the limit has bursts", withWorkers(58), "", nil},
 		{"small project limit", func(c *Config) { c.Guard.ProjectLimit = 1000 }, "", nil},
-		{"negative capacity by hand", func(c *Config) { c.Guard.PerUserCapacityUnits = -1 }, "guard.perUserCapacityUnits", []string{"100 to 5999"}},
+		{"negative capacity by hand", func(c *Config) { c.Guard.PerUserCapacityUnits = -1 }, "guard.perUserCapacityUnits", []string{"100 to 5998"}},
 		{"small capacity by hand", func(c *Config) { c.Guard.PerUserCapacityUnits = 40 }, "guard.perUserCapacityUnits", nil},
 		{"negative refill by hand", func(c *Config) { c.Guard.PerUserRefillUnitsPerMinute = -1 }, "guard.perUserRefillUnitsPerMinute", nil},
 		{"both by hand above the limit", func(c *Config) { c.Guard.PerUserCapacityUnits, c.Guard.PerUserRefillUnitsPerMinute = 6000, 6000 }, "", nil},
@@ -82,7 +86,7 @@ func TestValidate(t *testing.T) {
 		{"keyTTL of the reservation alone", func(c *Config) { c.Guard.KeyTTL = 31 * time.Second }, "guard.keyTTL", []string{"31s", "30s", "1.02s", "100 units at 5880", "more than 31.02s"}},
 		{"keyTTL just long enough", func(c *Config) { c.Guard.KeyTTL = 31100 * time.Millisecond }, "", nil},
 		{"keyTTL too short for a slow refill", func(c *Config) { c.Guard.PerUserRefillUnitsPerMinute = 50 }, "guard.keyTTL", []string{"2m0s", "100 units at 50", "more than 2m30s"}},
-		{"keyTTL too short for the project", func(c *Config) { c.Guard.ProjectLimit, c.Guard.ProjectBurst = 6000, 4000 }, "guard.keyTTL", []string{"the project's bucket", "4000 units at 1993"}},
+		{"keyTTL too short for the project", func(c *Config) { c.Guard.ProjectLimit, c.Guard.ProjectBurst = 6000, 4000 }, "guard.keyTTL", []string{"the project's bucket", "4000 units at 1980"}},
 		{"keyTTL of 0", func(c *Config) { c.Guard.KeyTTL = 0 }, "guard.keyTTL", []string{"0s"}},
 
 		{"no slots", func(c *Config) { c.Consumers.History = 0 }, "consumers.history", []string{"1 to 100"}},
@@ -109,6 +113,10 @@ func TestValidate(t *testing.T) {
 			wantError(t, err, test.key, test.in...)
 		})
 	}
+}
+
+func withWorkers(n int) func(*Config) {
+	return func(c *Config) { c.Guard.Workers, c.Redis.URL = n, "redis://redis:6379" }
 }
 
 func withPush(change func(*Push)) func(*Config) {
@@ -190,7 +198,7 @@ func TestWarnings(t *testing.T) {
 func TestRefillKeepsEveryWindowWithinTheLimit(t *testing.T) {
 	for _, limit := range []int64{101, 250, 6000, 15_000, 1_200_000, maxUnits} {
 		for _, jitter := range []time.Duration{0, 200 * time.Millisecond, 10 * time.Second} {
-			worst := 100 + float64(refillFor(limit, 100, jitter))*stretch(jitter)
+			worst := 100 + float64(refillFor(limit, 100, jitter))*(1+jitter.Minutes())
 			if worst > float64(limit) || worst < float64(limit)-2 {
 				t.Errorf("limit %d, jitter %s: worst window %f", limit, jitter, worst)
 			}
