@@ -103,6 +103,13 @@ func (b Base) OpenBatches(ctx context.Context, account, run string, window int) 
 	return b.Publish(ctx, jobs...)
 }
 
+// Reachable asks Gmail for the cheapest thing, one unit, after a call failed in a passing way: an error means that Gmail is
+// away altogether, so that the failure says nothing about the one thread or message and must not count against it.
+func Reachable(ctx context.Context, m Mailbox) error {
+	_, err := m.Profile(ctx)
+	return err
+}
+
 // Removed tells that the work's account or run is no longer there, so that there is nothing left to do.
 func Removed(err error) bool { return errors.Is(err, ErrNoAccount) || errors.Is(err, ErrNoRun) }
 

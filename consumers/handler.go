@@ -18,8 +18,8 @@ const Slice = 5 * time.Second
 //
 //   - Done acknowledges it. Whatever is left of the work is in the database, where the sweeper finds it.
 //   - RequeueAfter keeps the message leased, outside any slot, and calls Handle again after the wait. It is for calls
-//     that were denied or throttled and is never an attempt. Wait too long for the lot: the wait goes to the database and
-//     the message is acknowledged. Yield is the same without a wait.
+//     that were denied or throttled, and for a rest whose time the handler knows; it is never an attempt. A wait too long
+//     for the lot goes to the database, and the message is acknowledged. Yield is the same without a wait.
 //   - Retry does so after a backoff that grows with each Retry in a row (see Backoff).
 //   - Drop writes a dead letter and acknowledges.
 //

@@ -15,7 +15,7 @@ import (
 	. "github.com/gmailsync/gmailsync/consumers"
 )
 
-var errDenied = errors.New("denied")
+var errDenied = &MailboxError{Op: "threads.get", Fault: Throttled, Denied: true}
 
 func TestDoneAcknowledgesAfterTheWork(t *testing.T) {
 	handle := func(ctx context.Context, j Job) Outcome {

@@ -34,7 +34,9 @@ func (r *Runner) settleRequeue(e *entry, j Job, out Outcome) {
 	wait := out.After
 	if out.Cause != nil {
 		wait = max(wait, minPark)
-		r.count(func(s *Stats) { s.Requeued++ })
+		if _, throttled := WaitOf(out.Cause); throttled {
+			r.count(func(s *Stats) { s.Requeued++ })
+		}
 		r.log.Debug("job comes back", zap.String("account", ShortID(j.Account)), zap.Duration("after", wait), zap.Error(out.Cause))
 	}
 	r.wait(e, j, wait)

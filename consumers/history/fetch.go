@@ -17,9 +17,9 @@ const (
 	goneAttempts = 3
 	goneWait     = 2 * time.Second
 
-	// outage is how many fetches in a row may fail before the rest of a page is left for later: Gmail itself is in trouble,
-	// not these messages, and each try costs units.
-	outage = 3
+	// maxInARow is how many fetches in a row may fail before the rest of a page is left for later: it is hardly these messages'
+	// fault, and each try costs units.
+	maxInARow = 3
 
 	// retryLimit is how much of the retry list one pass takes on before it looks for new changes.
 	retryLimit = 25
@@ -36,7 +36,7 @@ type fetcher struct {
 }
 
 // all works through the items. It returns how many are accounted for (fetched, or on the retry list) and why it stopped
-// before the end: a throttle, an account's fault, the end of ctx or of the slice, or an outage.
+// before the end: a throttle, an account's fault, the end of ctx or of the slice, or a Gmail that is away.
 func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped error) {
 	failures := 0
 	for i, it := range items {
@@ -57,10 +57,15 @@ func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped erro
 				f.missing(n)
 			}
 		default:
+			if failures == 0 {
+				if away := consumers.Reachable(ctx, f.mailbox); away != nil {
+					return i, away
+				}
+			}
 			for _, n := range it.needs {
 				f.failed(n, err)
 			}
-			if failures++; failures == outage {
+			if failures++; failures == maxInARow {
 				return i + 1, err
 			}
 		}

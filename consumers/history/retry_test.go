@@ -188,7 +188,35 @@ func TestThreadThatLacksTheNewMessageIsAskedAgain(t *testing.T) {
 	})
 }
 
-func TestOutageLeavesTheRestForLater(t *testing.T) {
+func TestOutageOfGmailCountsAgainstNoMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.mirror(consumers.RunImport, true)
+		mail := f.add(20)
+		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, ID: mail[0].ID, Times: 1, Err: errPassing})
+		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, ID: mail[4].ID, Times: 1, Err: errPassing})
+		f.box.OnCall = func(op, id string) {
+			if id == mail[4].ID {
+				f.box.Inject(consumertest.Fault{Err: errPassing})
+			}
+		}
+		expect(t, "verdict", f.handle().Verdict, consumers.VerdictRetry)
+		expect(t, "stored before it", len(f.store.Live(account)), 3)
+		expect(t, "cursor", f.account().Cursor, mail[3].HistoryID)
+		for range 100 {
+			time.Sleep(time.Minute)
+			expect(t, "verdict, for the runner's backoff", f.handle().Verdict, consumers.VerdictRetry)
+		}
+		expect(t, "retry list", len(f.store.Fetches(account)), 1)
+		expect(t, "attempts", f.store.Fetches(account)[0].Attempts, 1)
+		f.box.OnCall = nil
+		f.box.Heal()
+		f.settle()
+		f.equal()
+	})
+}
+
+func TestFailuresInARowLeaveTheRestOfThePageForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.mirror(consumers.RunImport, true)
@@ -196,8 +224,8 @@ func TestOutageLeavesTheRestForLater(t *testing.T) {
 		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, Err: errPassing})
 		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetThread, Err: errPassing})
 		expect(t, "verdict", f.handle().Verdict, consumers.VerdictRetry)
-		expect(t, "tries during the outage", f.fetches(), outage)
-		expect(t, "retry list", len(f.store.Fetches(account)), outage)
+		expect(t, "tries", f.fetches(), maxInARow)
+		expect(t, "retry list", len(f.store.Fetches(account)), maxInARow)
 		f.box.Heal()
 		f.settle()
 		f.equal()

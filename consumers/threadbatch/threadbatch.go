@@ -18,7 +18,10 @@ import (
 // applied just now.
 const staleWait = time.Second
 
-var errStale = errors.New("history names a newer state of a thread than was fetched")
+var (
+	errStale    = errors.New("history names a newer state of a thread than was fetched")
+	errSetAside = errors.New("a thread waits for its next try")
+)
 
 // Config sizes the work.
 type Config struct {
@@ -29,11 +32,12 @@ type Config struct {
 // Handler works on jobs of kind ThreadBatch.
 type Handler struct {
 	consumers.Base
-	cfg Config
+	cfg   Config
+	aside setAside
 }
 
 // New returns the handler.
-func New(b consumers.Base, cfg Config) *Handler { return &Handler{b, cfg} }
+func New(b consumers.Base, cfg Config) *Handler { return &Handler{Base: b, cfg: cfg} }
 
 // Handle fetches the threads of a batch that are still open. The job is done only when each of them is stored, gone or a
 // dead letter; then the run goes on.
@@ -63,44 +67,77 @@ func (h *Handler) Handle(ctx context.Context, j consumers.Job) consumers.Outcome
 	if err != nil {
 		return h.Failed(ctx, acct.ID, err)
 	}
+	h.aside.forget(batch.ID)
 	return h.goOn(ctx, run)
 }
 
-// fetch works through the batch; complete tells that no thread of it is left.
+// fetch works through the batch; complete tells that no thread of it is left. A thread that failed is set aside for a while,
+// and keeps only itself waiting.
 func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch) (out consumers.Outcome, complete bool) {
-	var failed error
-	stale := false
+	var left rest
+	reachable := false
 	start := time.Now()
 	for i, id := range b.Threads {
 		if i > 0 && time.Since(start) >= consumers.Slice {
 			return consumers.Yield(), false
 		}
+		if until := h.aside.until(b.ID, id); until.After(time.Now()) {
+			left.add(until, errSetAside)
+			continue
+		}
 		err := h.fetchOne(ctx, mailbox, b, id)
+		if err != nil && !reachable && ctx.Err() == nil && countable(err) {
+			if away := consumers.Reachable(ctx, mailbox); away != nil {
+				return h.Failed(ctx, b.Account, away), false
+			}
+			reachable = true
+		}
 		switch {
 		case err == nil:
 		case errors.Is(err, errStale):
-			stale = true
+			left.add(time.Now().Add(staleWait), err)
 		case ctx.Err() != nil || !countable(err):
 			return h.Failed(ctx, b.Account, err), false
 		default:
-			dead, serr := h.Store.ThreadFailed(ctx, b, id, err.Error(), h.cfg.MaxAttempts, time.Now())
+			until, serr := h.failed(ctx, b, id, err)
 			if serr != nil {
 				return h.Failed(ctx, b.Account, serr), false
 			}
-			if dead {
-				h.Log.Error("thread given up, see the dead letters", zap.String("account", consumers.ShortID(b.Account)), zap.Error(err))
-			} else {
-				failed = err
+			if !until.IsZero() {
+				left.add(until, err)
 			}
 		}
 	}
-	switch {
-	case failed != nil:
-		return consumers.Retry(failed), false
-	case stale:
-		return consumers.RequeueAfter(staleWait, errStale), false
+	if left.cause != nil {
+		return consumers.RequeueAfter(time.Until(left.due), left.cause), false
 	}
 	return consumers.Done(), true
+}
+
+// failed counts a failure of a thread and returns when it may be tried again, zero if it was given up.
+func (h *Handler) failed(ctx context.Context, b consumers.Batch, id string, cause error) (time.Time, error) {
+	now := time.Now()
+	dead, err := h.Store.ThreadFailed(ctx, b, id, cause.Error(), h.cfg.MaxAttempts, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if dead {
+		h.Log.Error("thread given up, see the dead letters", zap.String("account", consumers.ShortID(b.Account)), zap.Error(cause))
+		return time.Time{}, nil
+	}
+	return h.aside.failed(b.ID, id, now), nil
+}
+
+// rest is what a pass over the batch leaves: when the first of it may be tried again, and why it was left.
+type rest struct {
+	due   time.Time
+	cause error
+}
+
+func (r *rest) add(due time.Time, cause error) {
+	if r.cause == nil || due.Before(r.due) {
+		r.due, r.cause = due, cause
+	}
 }
 
 // fetchOne brings one thread into the store.
@@ -122,11 +159,11 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 	return nil
 }
 
-// countable tells whether err says something about this one thread. A throttle and an account's fault do not. A failure of
-// the store may: if the store as a whole is away, it will not take the count either.
+// countable tells whether err is a failure that may be this one thread's fault. A throttle and an account's fault are not. A
+// failure of the store is: if the store as a whole is away, it will not take the count either.
 func countable(err error) bool {
 	fault := consumers.FaultOf(err)
-	return !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
+	return !errors.Is(err, errStale) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
 }
 
 // resume is for a batch that is finished already: a crash may have come between its end and what follows from it.

@@ -1,0 +1,54 @@
+package threadbatch
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+// setAside knows which threads of a batch failed and when each may be tried again. A batch comes back often, whenever its
+// quota wait is over; without this a thread would use up its attempts within seconds of a passing fault. It is in memory
+// only: a restart tries at once.
+type setAside struct {
+	mu      sync.Mutex
+	batches map[int64]map[string]failure
+}
+
+type failure struct {
+	n     int // in a row
+	until time.Time
+}
+
+// maxSetAside bounds the memory; batches that another process finished are never taken out otherwise.
+const maxSetAside = 1000
+
+// failed notes a failure of a thread and returns when it may be tried again.
+func (s *setAside) failed(batch int64, thread string, now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.batches == nil || (s.batches[batch] == nil && len(s.batches) >= maxSetAside) {
+		s.batches = map[int64]map[string]failure{}
+	}
+	if s.batches[batch] == nil {
+		s.batches[batch] = map[string]failure{}
+	}
+	n := s.batches[batch][thread].n + 1
+	until := now.Add(consumers.Backoff(n))
+	s.batches[batch][thread] = failure{n, until}
+	return until
+}
+
+// until tells when a thread may be tried again; zero if it has not failed.
+func (s *setAside) until(batch int64, thread string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.batches[batch][thread].until
+}
+
+// forget ends the memory of a batch.
+func (s *setAside) forget(batch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.batches, batch)
+}
