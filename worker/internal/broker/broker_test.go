@@ -1,0 +1,290 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// started by an import, for good
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		// Pub/Sub's client: notices the end of its stream at its next tick, up to 30 s later
+		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))
+}
+
+func open(t *testing.T, cfg Config) *Broker {
+	t.Helper()
+	b, err := Open(t.Context(), cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+func embedded(t *testing.T) *Broker {
+	return open(t, Config{Endpoint: Embedded, Project: "p", Prefix: "t"})
+}
+
+// emulator runs until every broker of the test is closed.
+func emulator(t *testing.T) *pstest.Server {
+	srv := pstest.NewServer()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close the emulator: %v", err)
+		}
+	})
+	return srv
+}
+
+// received is one delivery.
+type received struct {
+	data      string
+	published time.Time
+	ack, nack func()
+}
+
+// receive starts receiving; stop ends it and waits.
+func receive(t *testing.T, b *Broker, kind consumers.Kind) (got <-chan received, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ch := make(chan received, 1000)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Receive(ctx, kind, func(data []byte, published time.Time, ack, nack func()) {
+			ch <- received{string(data), published, ack, nack}
+		})
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return ch, stop
+}
+
+func next(t *testing.T, ch <-chan received) received {
+	t.Helper()
+	select {
+	case r := <-ch:
+		return r
+	case <-time.After(30 * time.Second):
+		t.Fatal("no message came")
+		return received{}
+	}
+}
+
+// eventually waits for what the client sends on its own time, such as acknowledgements.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 30 s: %s", what)
+		}
+	}
+}
+
+func TestJobsTravelToTheirOwnKind(t *testing.T) {
+	b := embedded(t)
+	jobs := []consumers.Job{
+		{Kind: consumers.InitialSync, Account: "a", Run: "r"},
+		{Kind: consumers.ThreadBatch, Account: "a", Run: "r", Batch: 7},
+		{Kind: consumers.History, Account: "a", Noticed: 1 << 63},
+	}
+	if err := b.Publish(t.Context(), jobs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range jobs {
+		ch, stop := receive(t, b, want.Kind)
+		r := next(t, ch)
+		got, err := consumers.DecodeJob([]byte(r.data))
+		if err != nil || got != want {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+		if r.published.IsZero() {
+			t.Error("no publish time")
+		}
+		r.ack()
+		stop()
+	}
+}
+
+func TestPublishOfAnUnknownKindIsAnError(t *testing.T) {
+	if err := embedded(t).Publish(t.Context(), consumers.Job{Kind: "other", Account: "a"}); err == nil {
+		t.Error("want an error")
+	}
+}
+
+// P01: measure-sh/measure#4240, googleapis/google-cloud-go#10437: a message that is held while others are quick must
+// not be delivered again.
+func TestAMessageStaysLeasedAfterDeliverReturned(t *testing.T) {
+	b := embedded(t)
+	ch, stop := receive(t, b, consumers.History)
+	for i := range 50 {
+		if err := b.Publish(t.Context(), consumers.Job{Kind: consumers.History, Account: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := next(t, ch)
+	seen := map[string]bool{held.data: true}
+	for range 49 {
+		r := next(t, ch)
+		if seen[r.data] {
+			t.Fatal("a leased message was delivered again")
+		}
+		seen[r.data] = true
+		r.ack()
+	}
+	if s := b.settings(); s.MinDurationPerAckExtension < 30*time.Second || s.MaxExtension <= s.MinDurationPerAckExtension {
+		t.Errorf("leases: min %v, max %v", s.MinDurationPerAckExtension, s.MaxExtension)
+	}
+	held.ack()
+	held.nack() // too late: only the first counts
+	stop()
+	eventually(t, "each message is acknowledged", func() bool { return b.local.sweep(50) == 50 })
+}
+
+func TestAMessageThatIsGivenBackComesAgain(t *testing.T) {
+	b := embedded(t)
+	ch, _ := receive(t, b, consumers.History)
+	if err := b.Publish(t.Context(), consumers.Job{Kind: consumers.History, Account: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	first := next(t, ch)
+	first.nack()
+	second := next(t, ch)
+	if second.data != first.data {
+		t.Error("another message came")
+	}
+	second.ack()
+}
+
+// P08: googleapis/google-cloud-go#1074, googleapis/google-cloud-go#712: limits are set on purpose.
+func TestFlowControlIsBounded(t *testing.T) {
+	b := open(t, Config{Endpoint: Embedded, Project: "p", Prefix: "t", Outstanding: 42})
+	if s := b.settings(); s.MaxOutstandingMessages != 42 || s.MaxOutstandingBytes <= 0 || s.MaxOutstandingBytes > 64<<20 {
+		t.Errorf("outstanding: %d messages, %d bytes", s.MaxOutstandingMessages, s.MaxOutstandingBytes)
+	}
+}
+
+func TestTheServerInTheProcessForgetsOnlyWhenNothingWaits(t *testing.T) {
+	b := embedded(t)
+	ch, stop := receive(t, b, consumers.ThreadBatch)
+	job := consumers.Job{Kind: consumers.ThreadBatch, Account: "a", Batch: 1}
+	if err := b.Publish(t.Context(), job, job); err != nil {
+		t.Fatal(err)
+	}
+	next(t, ch).ack()
+	last := next(t, ch)
+	if n := b.local.sweep(1); n != 0 {
+		t.Fatalf("forgot %d messages while one was held", n)
+	}
+	last.ack()
+	stop() // sends the acknowledgements
+	if n := b.local.sweep(3); n != 0 {
+		t.Errorf("forgot %d messages, fewer than asked for", n)
+	}
+	eventually(t, "both are forgotten", func() bool { return b.local.sweep(2) == 2 })
+	if n := len(b.local.srv.Messages()); n != 0 {
+		t.Errorf("%d messages are still there", n)
+	}
+}
+
+func TestTwoBrokersShareAnEmulator(t *testing.T) {
+	srv := emulator(t)
+	cfg := Config{Endpoint: srv.Addr, Project: "p", Prefix: "t"}
+	one, two := open(t, cfg), open(t, cfg)
+	if one.IsEmbedded() {
+		t.Error("an emulator is not embedded")
+	}
+	ch, _ := receive(t, two, consumers.History)
+	if err := one.Publish(t.Context(), consumers.Job{Kind: consumers.History, Account: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, ch).ack()
+}
+
+func TestReceivingGoesOnAfterTheServiceEndedTheStream(t *testing.T) {
+	srv := emulator(t)
+	srv.SetStreamTimeout(50 * time.Millisecond)
+	b := open(t, Config{Endpoint: srv.Addr, Project: "p", Prefix: "t"})
+	ch, _ := receive(t, b, consumers.History)
+	for range 3 {
+		if err := b.Publish(t.Context(), consumers.Job{Kind: consumers.History, Account: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		next(t, ch).ack()
+	}
+}
+
+// X03: hookdeck/outpost#1066: a subscription that expires loses its messages; the start refuses it.
+func TestSubscriptionsThatLoseMessagesAreRefused(t *testing.T) {
+	b := embedded(t)
+	tests := []struct {
+		name   string
+		change func(*pubsubpb.Subscription)
+		ok     bool
+	}{
+		{"as created", func(*pubsubpb.Subscription) {}, true},
+		{"expires by default", func(s *pubsubpb.Subscription) { s.ExpirationPolicy = nil }, false},
+		{"expires after 31 days", func(s *pubsubpb.Subscription) {
+			s.ExpirationPolicy.Ttl = durationpb.New(31 * 24 * time.Hour)
+		}, false},
+		{"on another topic", func(s *pubsubpb.Subscription) { s.Topic += "-other" }, false},
+		{"push", func(s *pubsubpb.Subscription) { s.PushConfig = &pubsubpb.PushConfig{PushEndpoint: "https://x.example"} }, false},
+		{"without retry policy", func(s *pubsubpb.Subscription) { s.RetryPolicy = nil }, true},
+		{"with dead letters", func(s *pubsubpb.Subscription) { s.DeadLetterPolicy = &pubsubpb.DeadLetterPolicy{} }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := b.subscription(consumers.History)
+			tt.change(s)
+			if err := b.checkSubscription(consumers.History, s); (err == nil) != tt.ok {
+				t.Errorf("error %v, want ok %v", err, tt.ok)
+			}
+		})
+	}
+}
+
+// Google's Pub/Sub is only looked at: nothing is created there.
+func TestCheckNamesEverythingThatIsMissing(t *testing.T) {
+	b := embedded(t)
+	if err := b.check(t.Context()); err != nil {
+		t.Errorf("as created: %v", err)
+	}
+	b.cfg.Prefix = "elsewhere"
+	err := b.check(t.Context())
+	if err == nil {
+		t.Fatal("want an error")
+	}
+	var n int
+	if u, ok := err.(interface{ Unwrap() []error }); ok {
+		n = len(u.Unwrap())
+	}
+	if n != 2*len(consumers.Kinds) {
+		t.Errorf("%d faults named, want %d: %v", n, 2*len(consumers.Kinds), err)
+	}
+}
+
+func TestOpenWantsProjectAndPrefix(t *testing.T) {
+	for _, cfg := range []Config{{Endpoint: Embedded, Prefix: "t"}, {Endpoint: Embedded, Project: "p"}} {
+		if _, err := Open(t.Context(), cfg, zap.NewNop()); err == nil {
+			t.Errorf("%+v: want an error", cfg)
+		}
+	}
+}
