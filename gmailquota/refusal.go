@@ -87,8 +87,18 @@ var throttleReason = map[string]bool{
 	"RESOURCE_EXHAUSTED": true, "concurrentLimitExceeded": true,
 }
 
-// reason prefers the classic list, then the newer details, then the status.
+// identifier is what reasons look like; anything else is not repeated to logs.
+var identifier = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+
 func (b *body) reason() string {
+	if r := b.firstReason(); identifier.MatchString(r) {
+		return r
+	}
+	return ""
+}
+
+// firstReason prefers the classic list, then the newer details, then the status.
+func (b *body) firstReason() string {
 	for _, e := range b.Error.Errors {
 		if e.Reason != "" {
 			return e.Reason
