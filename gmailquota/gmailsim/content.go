@@ -157,7 +157,7 @@ func makeSnippet(text string) string {
 	return html.EscapeString(string(runes))
 }
 
-// messageIDs returns the ids in angle brackets; where there are none, the words that look like ids.
+// messageIDs returns the ids in angle brackets.
 func messageIDs(s string) []string {
 	var ids []string
 	for _, piece := range strings.Split(s, "<")[1:] {
@@ -175,12 +175,12 @@ func firstID(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// normalizeSubject removes reply and forward marks, list tags after them and differences of case and space.
+// normalizeSubject removes reply and forward marks, list tags, and differences of case and space.
 func normalizeSubject(s string) string {
 	s = strings.Join(strings.Fields(strings.ToLower(s)), " ")
 	for {
 		cut := s
-		for _, mark := range []string{"re:", "fw:", "fwd:", "aw:", "sv:", "antw:", "wg:"} {
+		for _, mark := range []string{"re:", "fw:", "fwd:", "aw:", "sv:", "antw:", "wg:", "odp:", "rv:"} {
 			cut = strings.TrimSpace(strings.TrimPrefix(cut, mark))
 		}
 		if strings.HasPrefix(cut, "[") {

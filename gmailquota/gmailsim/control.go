@@ -62,7 +62,8 @@ type controlRequest struct {
 	Body      string            `json:"body"`
 	Empty     bool              `json:"empty"`
 	DelayMS   int64             `json:"delay_ms"`
-	Drop, Cut bool
+	Drop      bool              `json:"drop"`
+	Cut       bool              `json:"cut"`
 }
 
 func (q controlRequest) fault() Fault {

@@ -63,7 +63,7 @@ func (b *mailbox) expire(now time.Time) {
 	}
 	if n > 0 {
 		b.floor = b.history[n-1].id
-		b.history = slices.Clone(b.history[n:])
+		b.history = b.history[n:]
 	}
 }
 

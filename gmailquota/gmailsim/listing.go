@@ -16,7 +16,7 @@ import (
 type listing struct {
 	kind string // of list: a token of one kind is no good for another
 	hash uint32 // of the parameters: nor for another query
-	page int
+	page int    // makes tokens differ even after an empty page
 }
 
 // position is the last entry of a page.

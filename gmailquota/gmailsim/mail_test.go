@@ -153,8 +153,11 @@ func BenchmarkThreadsGet(b *testing.B) {
 	for id := range r.s.byAddr[ann].threads {
 		ids = append(ids, id)
 	}
-	b.ResetTimer()
-	for i := range b.N {
-		r.ok("GET", "threads/"+ids[i%len(ids)], nil)
+	for _, encoding := range []string{"identity", "gzip"} {
+		b.Run(encoding, func(b *testing.B) {
+			for i := range b.N {
+				r.do("GET", "threads/"+ids[i%len(ids)], nil, "Accept-Encoding", encoding)
+			}
+		})
 	}
 }

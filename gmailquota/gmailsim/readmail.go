@@ -76,9 +76,14 @@ func splitMbox(data []byte) [][]byte {
 	start := -1
 	blank := true
 	end := func(at int) {
-		if start >= 0 {
-			mails = append(mails, trimBreak(data[start:at]))
+		if start < 0 {
+			return
 		}
+		mail := data[start:at]
+		if bytes.HasSuffix(mail, []byte("\n\n")) || bytes.HasSuffix(mail, []byte("\n\r\n")) {
+			mail = trimBreak(mail)
+		}
+		mails = append(mails, mail)
 	}
 	for pos := 0; pos < len(data); {
 		line, rest := cutLine(data[pos:])
