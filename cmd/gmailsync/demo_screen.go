@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+// accountView is what the screen shows of one account.
+type accountView struct {
+	name         string
+	state        string
+	stored       int
+	listed       int
+	units        int64 // used in the last 60 s, by the simulator's meter
+	limit        int64
+	waiting      int
+	longest      time.Duration // of those waiting
+	pushToStored time.Duration
+	hasPush      bool
+}
+
+func (v accountView) numbers() string {
+	s := fmt.Sprintf("%4d/%-4d threads | %5d/%d units in 60 s | %d waiting", v.stored, v.listed, v.units, v.limit, v.waiting)
+	if v.waiting > 0 {
+		s += fmt.Sprintf(", longest %.1f s", v.longest.Seconds())
+	}
+	if v.hasPush {
+		s += fmt.Sprintf(" | push to stored %.2f s", v.pushToStored.Seconds())
+	}
+	return s
+}
+
+// screen shows the demo's progress: bars on a terminal, plain lines elsewhere.
+type screen interface {
+	show(views []accountView)
+	// line prints one line above the bars.
+	line(format string, args ...any)
+	close()
+}
+
+// plainEvery is how often the plain screen prints the accounts' numbers.
+const plainEvery = 5 * time.Second
+
+type plainScreen struct {
+	mu   sync.Mutex
+	out  io.Writer
+	next time.Time
+}
+
+func (p *plainScreen) show(views []accountView) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(plainEvery)
+	for _, v := range views {
+		fmt.Fprintf(p.out, "%s  %s | %s\n", v.name, v.state, v.numbers())
+	}
+}
+
+func (p *plainScreen) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+func (p *plainScreen) close() {}
+
+// barScreen draws one bar an account.
+type barScreen struct {
+	progress *mpb.Progress
+	bars     []*mpb.Bar
+
+	mu    sync.Mutex
+	views []accountView
+}
+
+func newBarScreen(out io.Writer, names []string) *barScreen {
+	s := &barScreen{
+		progress: mpb.New(mpb.WithOutput(out), mpb.WithAutoRefresh(), mpb.WithWidth(24)),
+		views:    make([]accountView, len(names)),
+	}
+	width := 0
+	for _, n := range names {
+		width = max(width, len(n))
+	}
+	for i, n := range names {
+		s.bars = append(s.bars, s.progress.AddBar(1,
+			mpb.PrependDecorators(decor.Name(n+strings.Repeat(" ", width-len(n)+1))),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + s.view(i).numbers() })),
+		))
+	}
+	return s
+}
+
+func (s *barScreen) view(i int) accountView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.views[i]
+}
+
+func (s *barScreen) show(views []accountView) {
+	s.mu.Lock()
+	copy(s.views, views)
+	s.mu.Unlock()
+	for i, v := range views {
+		// One thread more than listed keeps the bar from completing, since mail goes on arriving.
+		s.bars[i].SetTotal(int64(max(v.listed, 1))+1, false)
+		s.bars[i].SetCurrent(int64(v.stored))
+	}
+}
+
+func (s *barScreen) line(format string, args ...any) {
+	fmt.Fprintf(s.progress, format+"\n", args...) // fails only after close
+}
+
+func (s *barScreen) close() {
+	for _, b := range s.bars {
+		b.Abort(false)
+	}
+	s.progress.Wait()
+}

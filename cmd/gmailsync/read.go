@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gmailsync/gmailsync/worker"
+)
+
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	return a.withJSON(a.withConfig(&cobra.Command{
+		Use:   "status",
+		Short: "Show accounts, progress, lag and quota; works beside a running worker",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
+				accounts, err := m.Accounts(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.printStatus(accounts)
+			})
+		},
+	}))
+}
+
+func (a *app) printStatus(accounts []worker.AccountStatus) error {
+	if a.asJSON {
+		return a.printJSON(accounts)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ACCOUNT\tSTATE\tRUN\tTHREADS\tMESSAGES\tHISTORY AGE\tQUOTA LEFT\tIN FLIGHT\tDEAD LETTERS\tREASON")
+	for _, s := range accounts {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", s.ID, s.State, s.Run, s.Threads, s.Messages,
+			age(s.HistoryAt), s.Quota, s.Quota.InFlight, s.DeadLetters, s.Reason)
+	}
+	return w.Flush()
+}
+
+// age says how long ago t was, "-" if never.
+func age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return time.Since(t).Round(time.Second).String()
+}
+
+func (a *app) verifyCommand() *cobra.Command {
+	var account string
+	c := a.withJSON(a.withConfig(&cobra.Command{
+		Use:   "verify",
+		Short: "Compare the mirror with the mailbox, through the quota guard; exit 1 if they differ",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
+				return a.verify(cmd.Context(), m, account)
+			})
+		},
+	}))
+	c.Flags().StringVar(&account, "account", "", "one account, by id or address; default all")
+	return c
+}
+
+func (a *app) verify(ctx context.Context, m *worker.Mirror, account string) error {
+	accounts, err := m.Accounts(ctx)
+	if err != nil {
+		return err
+	}
+	if account != "" {
+		id, err := m.Resolve(ctx, account)
+		if err != nil {
+			return err
+		}
+		accounts = []worker.AccountStatus{{ID: id}}
+	}
+	results := make([]worker.VerifyResult, 0, len(accounts))
+	equal := true
+	for _, acc := range accounts {
+		r, err := m.Verify(ctx, acc.ID)
+		if err != nil {
+			return fmt.Errorf("verify account %s: %w", acc.ID, err)
+		}
+		results = append(results, r)
+		equal = equal && r.Equal()
+	}
+	if a.asJSON {
+		err = a.printJSON(results)
+	} else {
+		w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "ACCOUNT\tTHREADS\tFETCHED\tMISSING\tEXTRA\tDIFFERENT")
+		for _, r := range results {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", r.Account, r.Threads, r.Fetched, r.Missing, r.Extra, r.Different)
+		}
+		err = w.Flush()
+	}
+	if err == nil && !equal {
+		err = errReported
+	}
+	return err
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	c := a.onAccount("export", "Write an account's mirrored messages to stdout, one JSON line each",
+		func(ctx context.Context, m *worker.Mirror, id string) error {
+			enc := json.NewEncoder(a.stdout)
+			enc.SetEscapeHTML(false)
+			return m.EachMessage(ctx, id, func(msg worker.Message) error { return enc.Encode(msg) })
+		})
+	return c
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gmailsync/gmailsync/worker"
+)
+
+// stopGrace is how long a stopping worker lets running handlers end: one thread batch at the user's limit.
+const stopGrace = 15 * time.Second
+
+func (a *app) runCommand() *cobra.Command {
+	return a.withConfig(&cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Run the worker until SIGINT or SIGTERM",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.run(cmd.Context())
+		},
+	})
+}
+
+func (a *app) run(ctx context.Context) error {
+	cfg, log, err := a.load()
+	if err != nil {
+		return err
+	}
+	w, err := worker.New(ctx, cfg, worker.WithLogger(log), worker.WithConfigFile(a.config))
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer cancel()
+	return w.Stop(stopping)
+}

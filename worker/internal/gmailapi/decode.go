@@ -1,0 +1,219 @@
+package gmailapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/api/gmail/v1"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+// textLimit is how much body text a message keeps in its columns, bytes. Gmail allows messages of 50 MB; a body beyond
+// this is a log or a dump, and stays available as a part.
+const textLimit = 8 << 20
+
+// decodedThread is an answer of threads.get.
+type decodedThread struct {
+	id        string
+	historyID consumers.HistoryID
+	messages  []decoded
+}
+
+// decoded is a message whose text may be incomplete.
+type decoded struct {
+	message    consumers.Message
+	text, html strings.Builder
+	elsewhere  []elsewhere
+}
+
+// elsewhere is body text that has to be fetched.
+type elsewhere struct{ attachmentID, mimeType, contentType string }
+
+func decodeThread(body []byte) (decodedThread, error) {
+	var t struct {
+		ID        string            `json:"id"`
+		HistoryID uint64            `json:"historyId,string"`
+		Messages  []json.RawMessage `json:"messages"`
+	}
+	if err := json.Unmarshal(body, &t); err != nil {
+		return decodedThread{}, fmt.Errorf("%w: thread: %w", errAnswer, err)
+	}
+	d := decodedThread{id: t.ID, historyID: consumers.HistoryID(t.HistoryID), messages: make([]decoded, len(t.Messages))}
+	for i, raw := range t.Messages {
+		if err := d.messages[i].decode(raw); err != nil {
+			return decodedThread{}, err
+		}
+	}
+	return d, nil
+}
+
+func decodeMessage(body []byte) (*decoded, error) {
+	d := &decoded{}
+	return d, d.decode(body)
+}
+
+// decode reads a message resource. What a message holds can be wrong in any way without an error; only JSON that is no
+// message resource is one.
+func (d *decoded) decode(raw []byte) error {
+	m, err := resource(raw)
+	if err != nil {
+		return err
+	}
+	d.message = consumers.Message{
+		ID: m.Id, ThreadID: m.ThreadId, HistoryID: consumers.HistoryID(m.HistoryId), InternalDate: time.UnixMilli(m.InternalDate).UTC(),
+		Size: m.SizeEstimate, Labels: slices.Sorted(slices.Values(m.LabelIds)), Raw: raw,
+	}
+	d.message.Snippet = d.clean(html.UnescapeString(m.Snippet))
+	if m.Payload != nil {
+		d.headers(m.Payload.Headers)
+		d.walk(m.Payload, 0)
+	}
+	return nil
+}
+
+func resource(raw []byte) (*gmail.Message, error) {
+	var m gmail.Message
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("%w: message: %w", errAnswer, err)
+	}
+	if m.Id == "" {
+		return nil, fmt.Errorf("%w: a message without an id", errAnswer)
+	}
+	return &m, nil
+}
+
+// headers fills the columns: of a header that occurs more than once, all addresses and the first of anything else.
+func (d *decoded) headers(headers []*gmail.MessagePartHeader) {
+	m := &d.message
+	first := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	join := func(field *string, value string) {
+		if *field != "" {
+			*field += ", "
+		}
+		*field += value
+	}
+	for _, h := range headers {
+		switch strings.ToLower(h.Name) {
+		case "message-id":
+			first(&m.RFCMessageID, strings.Trim(d.clean(h.Value), "<> \t\r\n"))
+		case "from":
+			first(&m.From, d.words(h.Value))
+		case "subject":
+			first(&m.Subject, d.words(h.Value))
+		case "to":
+			join(&m.To, d.words(h.Value))
+		case "cc":
+			join(&m.Cc, d.words(h.Value))
+		case "date":
+			if t, err := mail.ParseDate(h.Value); err == nil && m.Date.IsZero() {
+				m.Date = t.UTC()
+			}
+		}
+	}
+}
+
+// walk sorts the leaves of the MIME tree into body and attachments. A message/rfc822 part is an attachment as a whole.
+func (d *decoded) walk(p *gmail.MessagePart, depth int) {
+	kind := strings.ToLower(p.MimeType)
+	switch {
+	case depth > depthLimit:
+		d.message.BodyMissing = true
+	case strings.HasPrefix(kind, "multipart/"):
+		for _, child := range p.Parts {
+			if child != nil {
+				d.walk(child, depth+1)
+			}
+		}
+	case isBody(p, kind):
+		d.body(p, kind)
+	default:
+		d.attach(p)
+	}
+}
+
+// isBody: text that is neither named nor marked as an attachment.
+func isBody(p *gmail.MessagePart, kind string) bool {
+	return (kind == "text/plain" || kind == "text/html") && p.Filename == "" &&
+		!strings.HasPrefix(strings.ToLower(strings.TrimSpace(headerOf(p, "Content-Disposition"))), "attachment")
+}
+
+func (d *decoded) body(p *gmail.MessagePart, kind string) {
+	contentType := headerOf(p, "Content-Type")
+	switch {
+	case p.Body == nil:
+	case p.Body.AttachmentId != "" && p.Body.Size > textLimit:
+		d.message.BodyMissing = true
+	case p.Body.AttachmentId != "":
+		d.elsewhere = append(d.elsewhere, elsewhere{p.Body.AttachmentId, kind, contentType})
+	default:
+		data, err := decodeBase64(p.Body.Data)
+		if err != nil {
+			d.message.BodyMissing = true
+			return
+		}
+		d.addText(kind, contentType, data)
+	}
+}
+
+// addText appends a body part to its column, one line apart from the part before it.
+func (d *decoded) addText(kind, contentType string, data []byte) {
+	column := &d.text
+	if kind == "text/html" {
+		column = &d.html
+	}
+	if column.Len()+len(data) > textLimit {
+		d.message.BodyMissing = true
+		return
+	}
+	if column.Len() > 0 && len(data) > 0 {
+		column.WriteByte('\n')
+	}
+	column.WriteString(d.clean(d.decodeCharset(contentType, data)))
+}
+
+func (d *decoded) attach(p *gmail.MessagePart) {
+	a := consumers.Attachment{
+		PartID: p.PartId, Filename: d.clean(p.Filename), MIMEType: d.clean(p.MimeType),
+		ContentID: strings.Trim(d.clean(headerOf(p, "Content-ID")), "<> "),
+	}
+	disposition := strings.ToLower(strings.TrimSpace(headerOf(p, "Content-Disposition")))
+	a.Inline = strings.HasPrefix(disposition, "inline") || disposition == "" && a.ContentID != ""
+	if p.Body != nil {
+		a.Size = p.Body.Size
+	}
+	d.message.Attachments = append(d.message.Attachments, a)
+}
+
+func (d *decoded) finish() consumers.Message {
+	d.message.Text, d.message.HTML = d.text.String(), d.html.String()
+	return d.message
+}
+
+func headerOf(p *gmail.MessagePart, name string) string {
+	for _, h := range p.Headers {
+		if h != nil && strings.EqualFold(h.Name, name) {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+// decodeBase64 takes both alphabets, with padding and without.
+func decodeBase64(s string) ([]byte, error) {
+	s = strings.TrimRight(s, "=")
+	if strings.ContainsAny(s, "+/") {
+		return base64.RawStdEncoding.DecodeString(s)
+	}
+	return base64.RawURLEncoding.DecodeString(s)
+}

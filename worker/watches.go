@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gmailsync/gmailsync/consumers"
+	"github.com/gmailsync/gmailsync/gmailquota"
+)
+
+const (
+	// watchLife is how long a watch lasts at Gmail; it says to renew it daily.
+	watchLife = 7 * 24 * time.Hour
+	// watchRenewBefore renews a watch a day after it was made, with six days in hand for whatever fails.
+	watchRenewBefore = watchLife - 24*time.Hour
+	// watchPass is the time between two looks for watches that are due. What failed is tried again in the next.
+	watchPass = time.Minute
+	// watchesAPass bounds one pass: at 100 units each this is a quarter of a new project's minute, and the earliest expiry
+	// comes first.
+	watchesAPass = 3000
+)
+
+// renewWatches keeps Gmail pushing, until ctx ends. The first watch of an account is made by its import; renewing never
+// touches the history cursor.
+func (w *Worker) renewWatches(ctx context.Context) {
+	if w.cfg.PubSub.Topic == "" {
+		return
+	}
+	tick := time.NewTicker(watchPass)
+	defer tick.Stop()
+	for {
+		if err := w.renewDueWatches(ctx); err != nil && ctx.Err() == nil {
+			w.log.Error("watch renewal failed, trying again", zap.Duration("after", watchPass), zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *Worker) renewDueWatches(ctx context.Context) error {
+	due, err := w.mirror.store.WatchesDue(ctx, time.Now().Add(watchRenewBefore), watchesAPass)
+	if err != nil {
+		return err
+	}
+	for _, a := range due {
+		if err := w.renewWatch(ctx, a); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			w.log.Warn("watch not renewed", zap.String("account", consumers.ShortID(a.ID)),
+				zap.Time("expires", a.WatchExpires), zap.Error(err))
+		}
+	}
+	return nil
+}
+
+func (w *Worker) renewWatch(ctx context.Context, a consumers.Account) error {
+	mailbox, err := w.mirror.gmail.Mailbox(ctx, a.ID, gmailquota.Maintenance)
+	if err != nil {
+		return err
+	}
+	watch, err := mailbox.Watch(ctx)
+	if err != nil {
+		if consumers.FaultOf(err) == consumers.AccountFault {
+			// Kept for the log line; the account's next job stores the state.
+			err = fmt.Errorf("account needs somebody to act: %w", err)
+		}
+		return err
+	}
+	return w.mirror.store.SetWatch(ctx, a.ID, watch)
+}
