@@ -50,20 +50,20 @@ type controlRequest struct {
 	Add     []string `json:"add"`
 	Remove  []string `json:"remove"`
 
-	Method    string            `json:"method"`
-	Account   string            `json:"account"`
-	Call      int               `json:"call"`
-	Times     int               `json:"times"`
-	ForMS     int64             `json:"for_ms"`
-	Status    int               `json:"status"`
-	Reason    string            `json:"reason"`
-	Message   string            `json:"message"`
-	Headers   map[string]string `json:"headers"`
-	Body      string            `json:"body"`
-	Empty     bool              `json:"empty"`
-	DelayMS   int64             `json:"delay_ms"`
-	Drop      bool              `json:"drop"`
-	Cut       bool              `json:"cut"`
+	Method  string            `json:"method"`
+	Account string            `json:"account"`
+	Call    int               `json:"call"`
+	Times   int               `json:"times"`
+	ForMS   int64             `json:"for_ms"`
+	Status  int               `json:"status"`
+	Reason  string            `json:"reason"`
+	Message string            `json:"message"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+	Empty   bool              `json:"empty"`
+	DelayMS int64             `json:"delay_ms"`
+	Drop    bool              `json:"drop"`
+	Cut     bool              `json:"cut"`
 }
 
 func (q controlRequest) fault() Fault {
