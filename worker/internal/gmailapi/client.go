@@ -28,13 +28,19 @@ type Tokens interface {
 
 // Config is what a Client needs.
 type Config struct {
-	Endpoint string          // of Gmail's API, https://gmail.googleapis.com
-	Topic    string          // Pub/Sub topic for Watch, projects/…/topics/…; empty: Watch makes no call
-	Tokens   Tokens          //
-	Guard    quotahttp.Guard // nil: calls are not guarded
-	// MaxWait is how long a call sleeps for its admission; a longer wait is a denial.
+	Endpoint string // of Gmail's API, https://gmail.googleapis.com
+	Topic    string // Pub/Sub topic for Watch, projects/…/topics/…; empty: Watch makes no call
+	Tokens   Tokens //
+	Guard    Guard  // nil: calls are not guarded
+	// MaxWait is how long a call sleeps for an admission that it has reserved. A denial comes back at once.
 	MaxWait time.Duration
 	Base    http.RoundTripper // nil: a transport of its own
+}
+
+// Guard is what a Client asks; *gmailquota.Guard is one.
+type Guard interface {
+	quotahttp.Guard
+	Acquire(ctx context.Context, r gmailquota.Request) (*gmailquota.Grant, error)
 }
 
 // Client opens mailboxes. It implements consumers.Mailboxes and is safe for concurrent use.
@@ -53,7 +59,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	var transport http.RoundTripper = &bearer{tokens: cfg.Tokens, base: base}
 	if cfg.Guard != nil {
-		transport = &quotahttp.Transport{Guard: cfg.Guard, Base: transport, MaxWait: cfg.MaxWait}
+		transport = &quotahttp.Transport{Guard: once{cfg.Guard}, Base: transport, MaxWait: cfg.MaxWait}
 	}
 	c := &Client{
 		http:     &http.Client{Transport: transport},
@@ -94,6 +100,23 @@ func network() http.RoundTripper {
 	t.MaxIdleConnsPerHost = t.MaxIdleConns
 	t.ResponseHeaderTimeout = headerTimeout
 	return t
+}
+
+// once asks the guard a single time for a call: its job, not its slot, waits out a denial.
+type once struct{ Guard }
+
+// Wait implements quotahttp.Guard.
+func (o once) Wait(ctx context.Context, r gmailquota.Request, limit time.Duration) (*gmailquota.Grant, error) {
+	r.MaxWait = limit
+	grant, err := o.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, grant.Wait()); err != nil {
+		grant.Refund(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return grant, nil
 }
 
 // bearer adds the account's access token, below the guard: a token does not expire while its call waits.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,14 +33,16 @@ const (
 // signer makes tokens as Google does, and serves its keys.
 type signer struct{ key *rsa.PrivateKey }
 
-func newSigner(t *testing.T) signer {
-	t.Helper()
+func newSigner() signer {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return signer{key}
 }
+
+// google is the signer whose keys the handlers under test trust.
+var google = sync.OnceValue(newSigner)
 
 func (s signer) token(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
@@ -118,7 +121,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	r := &rig{
-		signer: newSigner(t), queue: &queue{}, logs: logs,
+		signer: google(), queue: &queue{}, logs: logs,
 		accounts: &accounts{account: consumers.Account{ID: "1234567890", Address: "ann.b@example.com", State: consumers.Live, Cursor: 1700}},
 	}
 	var err error
@@ -151,7 +154,7 @@ func wrap(data string) string {
 // vercel/chat#797, google/adk-go#1241: the audience is chosen by whoever mints a token.
 func TestOnlyTheConfiguredServiceAccountMayPush(t *testing.T) {
 	r := newRig(t)
-	stranger := newSigner(t)
+	stranger := newSigner()
 	with := func(k string, v any) map[string]any {
 		c := goodClaims()
 		if c[k] = v; v == nil {
@@ -253,6 +256,41 @@ func TestEveryProvenRequestIsAnsweredOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// openclaw/gogcli#271: Pub/Sub delivers twice. Both are acknowledged; the jobs have one key, so the runner folds them.
+func TestSameNotificationTwiceIsAcknowledgedTwice(t *testing.T) {
+	r := newRig(t)
+	body := wrap(`{"emailAddress":"ann.b@example.com","historyId":1710}`)
+	for range 2 {
+		if got := r.post(t, r.good(t), body); got != http.StatusNoContent {
+			t.Errorf("answered %d", got)
+		}
+	}
+	if len(r.queue.jobs) != 2 || r.queue.jobs[0].Key() != r.queue.jobs[1].Key() {
+		t.Errorf("published %+v, want two jobs of one key", r.queue.jobs)
+	}
+	r.accounts.account.Cursor = 1710
+	if got := r.post(t, r.good(t), body); got != http.StatusNoContent || len(r.queue.jobs) != 2 {
+		t.Errorf("after the change was stored: answered %d, %d jobs", got, len(r.queue.jobs))
+	}
+}
+
+// drt-hub/drt#1162: a forged push must be seen by somebody, and must not say whose mailbox it was about.
+func TestRefusedRequestIsCountedAndLogged(t *testing.T) {
+	r := newRig(t)
+	if got := r.post(t, "rubbish", wrap(`{"emailAddress":"ann.b@example.com","historyId":1710}`)); got != http.StatusForbidden {
+		t.Errorf("answered %d", got)
+	}
+	warnings := r.logs.FilterLevelExact(zapcore.WarnLevel).All()
+	if n := r.handler.Counts()[Refused]; n != 1 || len(warnings) != 1 || len(r.queue.jobs) != 0 {
+		t.Errorf("%d counted, %d warnings, %d jobs", n, len(warnings), len(r.queue.jobs))
+	}
+	for _, w := range warnings {
+		if text := fmt.Sprint(w.Message, w.ContextMap()); strings.Contains(text, "example.com") || strings.Contains(text, "rubbish") {
+			t.Errorf("an address or a token in the log: %s", text)
+		}
 	}
 }
 
