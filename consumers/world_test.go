@@ -33,6 +33,9 @@ type world struct {
 	store   *consumertest.Store
 	boxes   consumertest.Mailboxes
 	killed  atomic.Bool
+	port    Store        // what the worker sees of store
+	step    func() error // if set, asked before the queue takes something
+	durable bool         // the queue does not count as empty when a worker starts
 	queue   *lossyQueue
 	runners map[Kind]*Runner
 	sweeper *Sweeper
@@ -54,6 +57,7 @@ func inWorld(t *testing.T, accounts int, test func(w *world)) {
 			w.boxes[id] = consumertest.NewMailbox(id + "@example.com")
 			w.store.AddAccount(id, id+"@example.com")
 		}
+		w.port = w.store
 		test(w)
 		w.stop()
 	})
@@ -64,8 +68,8 @@ func account(i int) string { return fmt.Sprintf("account-%d", i) }
 // start starts a worker whose queue is empty, as one in the process is.
 func (w *world) start() {
 	w.t.Helper()
-	w.queue = &lossyQueue{random: rand.New(rand.NewPCG(7, 7))}
-	base := Base{Mailboxes: w.boxes, Store: w.store, Queue: w.queue, Log: zap.NewNop(), SweepAfter: sweepAfter}
+	w.queue = &lossyQueue{random: rand.New(rand.NewPCG(7, 7)), step: w.step}
+	base := Base{Mailboxes: w.boxes, Store: w.port, Queue: w.queue, Log: zap.NewNop(), SweepAfter: sweepAfter}
 	handlers := map[Kind]Handler{
 		InitialSync: initialsync.New(base, initialsync.Config{BatchSize: 5, Window: 2}),
 		ThreadBatch: threadbatch.New(base, threadbatch.Config{Window: 2, MaxAttempts: 8}),
@@ -73,7 +77,7 @@ func (w *world) start() {
 	}
 	w.runners = map[Kind]*Runner{}
 	for kind, h := range handlers {
-		r, err := NewRunner(RunnerConfig{Kind: kind, Workers: 5, MaxPark: time.Minute, MaxParked: 100, SweepAfter: sweepAfter}, h, w.store, zap.NewNop())
+		r, err := NewRunner(RunnerConfig{Kind: kind, Workers: 5, MaxPark: time.Minute, MaxParked: 100, SweepAfter: sweepAfter}, h, w.port, zap.NewNop())
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -81,8 +85,8 @@ func (w *world) start() {
 		r.Start()
 	}
 	w.queue.runners = w.runners
-	w.sweeper = NewSweeper(base, true)
-	if err := w.sweeper.Start(w.t.Context()); err != nil {
+	w.sweeper = NewSweeper(base, !w.durable)
+	if err := w.sweeper.Start(w.t.Context()); err != nil && !errors.Is(err, errDead) {
 		w.t.Fatal(err)
 	}
 }
@@ -149,7 +153,7 @@ func (w *world) quiet() bool {
 func (w *world) account(id string) Account {
 	w.t.Helper()
 	a, err := w.store.Account(context.Background(), id)
-	if err != nil {
+	if err != nil && !errors.Is(err, errDead) {
 		w.t.Fatal(err)
 	}
 	return a
@@ -158,6 +162,7 @@ func (w *world) account(id string) Account {
 // lossyQueue delivers to the runners. It loses, doubles and delays what it is told to.
 type lossyQueue struct {
 	runners map[Kind]*Runner
+	step    func() error
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -169,6 +174,11 @@ type lossyQueue struct {
 }
 
 func (q *lossyQueue) Publish(_ context.Context, jobs ...Job) error {
+	if q.step != nil {
+		if err := q.step(); err != nil {
+			return err
+		}
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
