@@ -44,6 +44,7 @@ type Broker struct {
 	client     *pubsub.Client
 	conn       *grpc.ClientConn // nil for Google's
 	local      *local           // nil unless embedded
+	held       leases           // unless embedded
 	publishers map[consumers.Kind]*pubsub.Publisher
 	closeOnce  sync.Once
 	closeErr   error

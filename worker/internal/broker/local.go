@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"context"
 	"sync"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"go.uber.org/zap"
 )
@@ -19,6 +21,7 @@ const (
 type local struct {
 	srv  *pstest.Server
 	log  *zap.Logger
+	held leases       // of all subscriptions
 	busy sync.RWMutex // held for reading while a publication is under way
 	stop chan struct{}
 	done sync.WaitGroup
@@ -26,6 +29,7 @@ type local struct {
 
 func newLocal(log *zap.Logger) *local {
 	l := &local{srv: pstest.NewServer(), log: log, stop: make(chan struct{})}
+	l.held.resend = l.resend
 	l.done.Go(l.sweepLoop)
 	return l
 }
@@ -53,22 +57,36 @@ func (l *local) sweepLoop() {
 	}
 }
 
-// sweep makes the server forget its messages if there are at least atLeast and all are acknowledged: the server can only
-// forget everything at once, waiting messages too. Nothing can be published meanwhile.
+// sweep makes the server forget its messages if there are at least atLeast: it can only forget everything at once. Those that
+// wait to be handed out must not be lost, so it is left alone then; those that are leased are marked, and published anew if
+// they are given back. Nothing can be published meanwhile.
 func (l *local) sweep(atLeast int) (forgotten int) {
 	l.busy.Lock()
 	defer l.busy.Unlock()
-	msgs := l.srv.Messages()
-	if len(msgs) < atLeast {
-		return 0
-	}
-	for _, m := range msgs {
-		if m.Acks == 0 {
-			return 0
+	l.held.forget(func(leased map[string]bool) bool {
+		msgs := l.srv.Messages()
+		for _, m := range msgs {
+			if m.Acks == 0 && !leased[m.ID] {
+				return false
+			}
 		}
+		if len(msgs) < atLeast {
+			return false
+		}
+		l.srv.ClearMessages()
+		forgotten = len(msgs)
+		return true
+	})
+	return forgotten
+}
+
+// resend publishes a message that the server has forgotten. It asks the server directly and does not wait for a sweep,
+// which may be waiting for the leases.
+func (l *local) resend(topic string, data []byte) {
+	req := &pubsubpb.PublishRequest{Topic: topic, Messages: []*pubsubpb.PubsubMessage{{Data: data}}}
+	if _, err := l.srv.GServer.Publish(context.Background(), req); err != nil {
+		l.log.Error("message given back is lost, the sweeper will find its work", zap.Error(err))
 	}
-	l.srv.ClearMessages()
-	return len(msgs)
 }
 
 // close does not use the server's own Wait: a stream that is just being opened would still add to what it waits for. The

@@ -38,11 +38,14 @@ const (
 func (b *Broker) Receive(ctx context.Context, kind consumers.Kind,
 	deliver func(data []byte, published time.Time, ack, nack func()),
 ) {
-	var held leases
+	held := &b.held
+	if b.local != nil {
+		held = &b.local.held
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.receive(ctx, kind, &held, deliver)
+		b.receive(ctx, kind, held, deliver)
 	}()
 	select {
 	case <-done:
@@ -53,7 +56,7 @@ func (b *Broker) Receive(ctx context.Context, kind consumers.Kind,
 		return
 	}
 	b.log.Warn("gave back messages that nobody finished", zap.String("subscription", b.name(kind)),
-		zap.Int("messages", held.giveBack()))
+		zap.Int("messages", held.giveBack(b.topicPath(kind))))
 	// The client keeps trying to tell the service until Close.
 	if !wait(done, farewellWait) {
 		b.log.Warn("left without the service's answer", zap.String("subscription", b.name(kind)))
@@ -66,7 +69,7 @@ func (b *Broker) receive(ctx context.Context, kind consumers.Kind, held *leases,
 	s := b.client.Subscriber(b.name(kind))
 	s.ReceiveSettings = b.settings()
 	handle := func(_ context.Context, m *pubsub.Message) {
-		ack, nack := held.add(m)
+		ack, nack := held.add(b.topicPath(kind), m)
 		deliver(m.Data, m.PublishTime, ack, nack)
 	}
 	for backoff := minReceiveBackoff; ; backoff = min(2*backoff, maxReceiveBackoff) {
