@@ -8,7 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,6 +93,9 @@ type demoAccount struct {
 	ended  time.Time
 	units  int64 // used by its import
 	status worker.AccountStatus
+
+	toCompare atomic.Int64 // messages of the comparison under way; 0: none is
+	compared  atomic.Int64
 }
 
 func (a *app) demo(ctx context.Context, o demoOptions) error {
@@ -367,7 +370,7 @@ func (d *demo) refresh(ctx context.Context) error {
 			name: acc.name, state: string(acc.status.State), limit: acc.limit,
 			stored: acc.status.Run.Stored + acc.status.Run.Gone, listed: acc.status.Run.Listed,
 			units: meter[acc.account.Address].Units60s, waiting: act.Waiting, longest: act.Longest,
-			pushToStored: took, hasPush: ok,
+			pushToStored: took, hasPush: ok, compared: acc.compared.Load(), toCompare: acc.toCompare.Load(),
 		}
 	}
 	d.screen.show(views)
@@ -377,13 +380,4 @@ func (d *demo) refresh(ctx context.Context) error {
 // unitsOf is what the simulator has charged an account.
 func (d *demo) unitsOf(acc *demoAccount) int64 {
 	return d.sim.Stats().Accounts[acc.account.Address].Units
-}
-
-// cpuSeconds is the CPU time that this process has used.
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0 // cannot fail for RUSAGE_SELF
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / float64(time.Second)
 }

@@ -23,6 +23,8 @@ type accountView struct {
 	longest      time.Duration // of those waiting
 	pushToStored time.Duration
 	hasPush      bool
+	compared     int64
+	toCompare    int64 // 0: no comparison is under way
 }
 
 func (v accountView) numbers() string {
@@ -32,6 +34,9 @@ func (v accountView) numbers() string {
 	}
 	if v.hasPush {
 		s += fmt.Sprintf(" | push to stored %.2f s", v.pushToStored.Seconds())
+	}
+	if v.toCompare > 0 {
+		s += fmt.Sprintf(" | compared %d of %d messages", v.compared, v.toCompare)
 	}
 	return s
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gmailsync/gmailsync/gmailquota/gmailsim"
 	"github.com/gmailsync/gmailsync/worker"
@@ -15,17 +18,44 @@ import (
 // decoded bytes of every part. Attachments are fetched on demand, through the guard.
 func (d *demo) verify(ctx context.Context) (reportVerify, error) {
 	d.screen.line("The mirror is complete; comparing it with the mailboxes, attachments are fetched for it.")
+	results := make([]reportVerify, len(d.accounts))
+	compare, comparing := errgroup.WithContext(ctx)
+	for i, acc := range d.accounts {
+		compare.Go(func() (err error) {
+			if results[i], err = d.verifyAccount(comparing, acc); err != nil {
+				return fmt.Errorf("verify %s: %w", acc.name, err)
+			}
+			return nil
+		})
+	}
+	done := make(chan error, 1)
+	go func() { done <- compare.Wait() }()
+	if err := d.showUntil(ctx, done); err != nil {
+		return reportVerify{}, err
+	}
 	var sum reportVerify
-	for _, acc := range d.accounts {
-		r, err := d.verifyAccount(ctx, acc)
-		if err != nil {
-			return sum, fmt.Errorf("verify %s: %w", acc.name, err)
-		}
+	for _, r := range results {
 		sum.Missing += r.Missing
 		sum.Extra += r.Extra
 		sum.Different += r.Different
 	}
 	return sum, nil
+}
+
+// showUntil keeps the screen fresh until done tells how it ended.
+func (d *demo) showUntil(ctx context.Context, done <-chan error) error {
+	tick := time.NewTicker(demoRefresh)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			if err := d.refresh(ctx); err != nil {
+				return errors.Join(err, <-done)
+			}
+		}
+	}
 }
 
 func (d *demo) verifyAccount(ctx context.Context, acc *demoAccount) (reportVerify, error) {
@@ -34,8 +64,7 @@ func (d *demo) verifyAccount(ctx context.Context, acc *demoAccount) (reportVerif
 	for _, s := range d.sim.Mailbox(acc.account.Address) {
 		want[s.ID] = s
 	}
-	compared, total := 0, len(want)
-	next := time.Now().Add(plainEvery)
+	acc.toCompare.Store(int64(len(want)))
 	err := d.worker.Mirror().EachMessage(ctx, acc.id, func(m worker.Message) error {
 		s, ok := want[m.ID]
 		if !ok {
@@ -50,15 +79,11 @@ func (d *demo) verifyAccount(ctx context.Context, acc *demoAccount) (reportVerif
 		if !equal {
 			r.Different++
 		}
-		compared++
-		if now := time.Now(); now.After(next) {
-			next = now.Add(plainEvery)
-			d.screen.line("%s  compared %d of %d messages", acc.name, compared, total)
-			return d.refresh(ctx)
-		}
+		acc.compared.Add(1)
 		return nil
 	})
 	r.Missing = len(want)
+	acc.toCompare.Store(0)
 	return r, err
 }
 
