@@ -116,6 +116,9 @@ type AccountStatus struct {
 	Quota        QuotaStatus     `json:"quota"`
 }
 
+// Live tells that the mailbox is mirrored as a whole and followed.
+func (s AccountStatus) Live() bool { return s.State == consumers.Live }
+
 // RunStatus is the progress of a sync run, in threads.
 type RunStatus struct {
 	Listed int `json:"listed"`

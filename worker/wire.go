@@ -77,7 +77,7 @@ func (w *Worker) base() consumers.Base {
 func (w *Worker) buildConsumers() error {
 	c := w.cfg.Consumers
 	base := w.base()
-	onApplied := func(account string, cursor consumers.HistoryID, _ consumers.Job) { w.observe(account, cursor) }
+	onApplied := func(account string, cursor consumers.HistoryID, _ consumers.Job) { w.observe(account, uint64(cursor)) }
 	w.runners = map[consumers.Kind]*consumers.Runner{}
 	for _, r := range []struct {
 		kind    consumers.Kind
@@ -108,11 +108,14 @@ func receiver(r *consumers.Runner) func(data []byte, published time.Time, ack, n
 
 // watchConfig lets a change of guard.failOpen in the file take effect, until ctx ends. Everything else needs a restart.
 func (w *Worker) watchConfig(ctx context.Context) {
+	failOpen := w.cfg.Guard.FailOpen
 	err := configs.Watch(ctx, w.configFile, func(cfg configs.Config) {
-		if w.mirror.guard != nil {
-			w.mirror.guard.SetFailOpen(cfg.Guard.FailOpen)
+		if w.mirror.guard == nil || cfg.Guard.FailOpen == failOpen {
+			return
 		}
-		w.log.Info("configuration file read again", zap.Bool("failOpen", cfg.Guard.FailOpen))
+		failOpen = cfg.Guard.FailOpen
+		w.mirror.guard.SetFailOpen(failOpen)
+		w.log.Info("guard.failOpen has changed", zap.Bool("failOpen", failOpen))
 	}, func(err error) {
 		w.log.Error("configuration file has changed and is wrong; the old settings stay", zap.Error(err))
 	})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	"go.uber.org/zap"
 
 	"github.com/gmailsync/gmailsync/configs"
@@ -22,7 +23,7 @@ import (
 
 // Observer is told each time an account's cursor has moved: every change up to it is stored. It is called from the
 // consumers' goroutines and must return at once.
-type Observer func(account string, cursor consumers.HistoryID)
+type Observer func(account string, cursor uint64)
 
 // Option changes how a Worker runs.
 type Option func(*Worker)
@@ -48,6 +49,7 @@ type Worker struct {
 	configFile   string
 
 	mirror  *Mirror
+	lock    *flock.Flock // of the store
 	queue   *broker.Broker
 	runners map[consumers.Kind]*consumers.Runner
 	sweeper *consumers.Sweeper
@@ -63,7 +65,7 @@ type Worker struct {
 // New builds a worker. It opens the store and connects to Redis and Pub/Sub; nothing is worked on before Start. After
 // an error everything is closed again.
 func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, error) {
-	w := &Worker{cfg: cfg, log: zap.NewNop(), observe: func(string, consumers.HistoryID) {}}
+	w := &Worker{cfg: cfg, log: zap.NewNop(), observe: func(string, uint64) {}}
 	for _, o := range opts {
 		o(w)
 	}
@@ -71,10 +73,26 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	if w.mirror, err = OpenMirror(ctx, cfg, w.log); err != nil {
 		return nil, err
 	}
+	if err := w.claim(); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
 	if err := w.build(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
+}
+
+// claim keeps a second worker off the store: its queue in the process would work on everything once more.
+func (w *Worker) claim() error {
+	w.lock = flock.New(w.cfg.Store.Path + ".worker.lock")
+	ok, err := w.lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("store.path: lock: %w", err)
+	}
+	if !ok {
+		return fmt.Errorf("store.path: another worker runs on %s: stop it, or give this one a file of its own", w.cfg.Store.Path)
+	}
+	return nil
 }
 
 // Mirror returns the stored mailboxes. It is closed by Stop.
@@ -148,6 +166,9 @@ func (w *Worker) close() error {
 		errs = append(errs, w.queue.Close())
 	}
 	errs = append(errs, w.mirror.Close())
+	if w.lock != nil {
+		errs = append(errs, w.lock.Close())
+	}
 	return errors.Join(errs...)
 }
 

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gmailsync/gmailsync/configs"
-	"github.com/gmailsync/gmailsync/consumers"
 	"github.com/gmailsync/gmailsync/gmailquota/gmailsim"
 	"github.com/gmailsync/gmailsync/worker"
 )
@@ -144,8 +143,8 @@ func (d *demo) run(ctx context.Context, a *app, log *zap.Logger) (err error) {
 	}
 	defer cleanup()
 	d.worker, err = worker.New(ctx, cfg, worker.WithLogger(log), worker.WithPushListener(push),
-		worker.WithObserver(func(account string, cursor consumers.HistoryID) {
-			d.watch.passed(account, uint64(cursor), time.Now())
+		worker.WithObserver(func(account string, cursor uint64) {
+			d.watch.passed(account, cursor, time.Now())
 		}))
 	if err != nil {
 		return err
@@ -284,11 +283,11 @@ func (d *demo) importAll(ctx context.Context, lives *errgroup.Group, living cont
 				acc.begun = time.Now()
 				acc.units = -d.unitsOf(acc)
 				d.startLife(lives, living, i)
-			case acc.ended.IsZero() && acc.status.State == consumers.Live:
+			case acc.ended.IsZero() && acc.status.Live():
 				acc.ended = time.Now()
 				acc.units += d.unitsOf(acc)
 			}
-			done = done && acc.status.State == consumers.Live
+			done = done && acc.status.Live()
 		}
 		if done {
 			return nil

@@ -63,8 +63,10 @@ func (a *app) root() *cobra.Command {
 		Short:         "Mirrors Gmail mailboxes into SQL, live, without ever running into Gmail's quota",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			a.accepted = true
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			err := c.ValidateRequiredFlags() // cobra looks after this function
+			a.accepted = err == nil
+			return err
 		},
 	}
 	root.SetOut(a.stdout)

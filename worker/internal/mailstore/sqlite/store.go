@@ -12,7 +12,9 @@ import (
 	"net/url"
 	"path/filepath"
 	"sync"
+	"time"
 
+	"github.com/gofrs/flock"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/gmailsync/gmailsync/consumers"
@@ -55,7 +57,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 		return nil, err
 	}
 	write.SetMaxOpenConns(1)
-	if err := migrate(ctx, write); err != nil {
+	if err := migrateAlone(ctx, write, abs); err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	w, err := newWriter(ctx, write)
@@ -71,6 +73,9 @@ func open(ctx context.Context, path string) (*Store, error) {
 	return &Store{read: read, writer: w}, nil
 }
 
+// lockRetry is how often another process that migrates is looked at; it takes some milliseconds.
+const lockRetry = 20 * time.Millisecond
+
 // dsn names the file and what each connection is set to. synchronous=NORMAL in WAL mode: a power cut can undo the last
 // transactions, never tear one; what is undone is open work again, so it is fetched again.
 func dsn(path string, extra url.Values) string {
@@ -84,6 +89,15 @@ func dsn(path string, extra url.Values) string {
 		q[k] = v
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+// migrateAlone migrates while no other process does: a worker and a command may both open a new file.
+func migrateAlone(ctx context.Context, db *sql.DB, path string) error {
+	lock := flock.New(path + ".lock")
+	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	return errors.Join(migrate(ctx, db), lock.Close())
 }
 
 // migrate sets WAL, which the file keeps, and the schema. Both only if needed: a second process must be able to open
