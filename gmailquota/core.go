@@ -1,5 +1,7 @@
 package gmailquota
 
+import "math"
+
 // The core decides from (state, now, request) alone; script.lua is the same functions in Lua, and a test holds them
 // equal in every decision, wait and stored number. All times are microseconds, all numbers integers below 2^53.
 
@@ -42,9 +44,10 @@ func (b bucket) cost(units int64) int64 {
 	return (units*minuteUS + b.refill - 1) / b.refill
 }
 
-// tokens is what can be used at once of a bucket that is full at fullAt; negative is debt.
+// tokens is what a bucket that is full at fullAt holds, to the nearest unit (each charge is rounded up to a whole µs);
+// negative is debt.
 func (b bucket) tokens(fullAt, now int64) int64 {
-	return (b.cap - max(fullAt-now, 0)) * b.refill / minuteUS
+	return int64(math.Round(float64(b.cap-max(fullAt-now, 0)) * float64(b.refill) / minuteUS))
 }
 
 // record is one charge: a call reserved or under way (n > 0 calls), or one that ended (n = 0) and is remembered so that

@@ -65,7 +65,7 @@ func (g *Guard) Stats() Stats {
 
 // BucketState is one bucket at one moment.
 type BucketState struct {
-	Tokens   int64         // units that can be used at once; negative while calls are reserved ahead
+	Tokens   int64         // units, to the nearest; negative while calls are reserved ahead
 	Capacity int64         // units
 	Refill   int64         // units a minute
 	FullIn   time.Duration // until Capacity is reached, if nobody asks
