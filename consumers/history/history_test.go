@@ -176,9 +176,9 @@ func TestTwoConsumersOfOneAccountEndLikeOne(t *testing.T) {
 				nap := time.Duration(random.IntN(5)) * time.Millisecond
 				mu.Unlock()
 				time.Sleep(nap)
-				cursor := f.account().Cursor
 				mu.Lock()
 				defer mu.Unlock()
+				cursor := f.account().Cursor
 				if cursor < top {
 					t.Errorf("the cursor goes from %d back to %d", top, cursor)
 				}
