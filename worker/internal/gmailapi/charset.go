@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/unicode"
 )
 
 // replacement stands for what could not be decoded.
@@ -67,15 +68,15 @@ func (d *decoded) decodeCharset(contentType string, data []byte) string {
 func (d *decoded) encodingOf(contentType string, data []byte) encoding.Encoding {
 	_, params, _ := mime.ParseMediaType(contentType) // a wrong Content-Type names no charset
 	label := params["charset"]
-	enc, name := charset.Lookup(label)
-	if label != "" && enc == nil {
+	enc, err := htmlindex.Get(label)
+	if label != "" && err != nil {
 		d.message.Cleaned = true
 	}
 	_, narrow := enc.(*charmap.Charmap)
-	if name == "utf-8" || (enc == nil || narrow) && utf8.Valid(data) {
+	if enc == unicode.UTF8 || (err != nil || narrow) && utf8.Valid(data) {
 		return nil
 	}
-	if enc == nil {
+	if err != nil {
 		enc, _, _ = charset.DetermineEncoding(data, contentType)
 	}
 	return enc
