@@ -21,6 +21,8 @@ const (
 	strikeMaxUS  = 300_000_000
 	// Strikes are forgotten 10 min after the last pause ended.
 	strikeMemoryUS = 600_000_000
+	// No pause is longer than a day: Gmail's own longest is the rest of one. A later end is a clock that was set back.
+	pauseMaxUS = 24 * 3600 * 1_000_000
 	// After a concurrency refusal the cap is halved; refusals within 5 s are the same episode. Each minute gives one
 	// call back.
 	capEpisodeUS = 5_000_000
@@ -51,7 +53,7 @@ func (b bucket) tokens(fullAt, now int64) int64 {
 }
 
 // record is one charge: a call reserved or under way (n > 0 calls), or one that ended (n = 0) and is remembered so that
-// a replay is recognised.
+// a replay is recognized.
 type record struct {
 	id string // 12 characters, the first is ~
 	at int64  // admission
@@ -154,9 +156,11 @@ func (s *penalty) hold(now, us int64) {
 // has left in a future that no charge can reach. Such a bucket is empty, not in debt for hours. It reports whether the
 // clock made it change something, which must be stored even if nothing else is, or it would be found again and again.
 func (u *userState) settle(now int64, l limits) (repaired bool) {
-	before := u.fullAt
+	fullAt, capAt := u.fullAt, u.capAt
+	repaired = u.penalty.settle(now)
 	u.fullAt = reachable(u.fullAt, u.end, now, l.user, l.longest)
-	repaired = u.fullAt != before
+	u.capAt = min(u.capAt, now)
+	repaired = repaired || u.fullAt != fullAt || u.capAt != capAt
 	for n := len(u.records); n > 0 && u.records[n-1].at > now+l.longest; n-- {
 		u.live -= u.records[n-1].n
 		u.records = u.records[:n-1]
@@ -168,9 +172,19 @@ func (u *userState) settle(now int64, l limits) (repaired bool) {
 
 func (p *projectState) settle(now int64, l limits) (repaired bool) {
 	fullAt, born := p.fullAt, p.born
+	repaired = p.penalty.settle(now)
 	p.fullAt = reachable(p.fullAt, p.end, now, l.project, l.longest)
 	p.born = min(p.born, now)
-	return p.fullAt != fullAt || p.born != born
+	return repaired || p.fullAt != fullAt || p.born != born
+}
+
+// settle ends a pause that no refusal can have asked for.
+func (s *penalty) settle(now int64) (repaired bool) {
+	if s.end <= now+pauseMaxUS {
+		return false
+	}
+	s.end = now
+	return true
 }
 
 func reachable(fullAt, penaltyEnd, now, capUS, longest int64) int64 {

@@ -19,15 +19,6 @@ func onBoth(t *testing.T, test func(t *testing.T, r quotatest.Redis)) {
 	t.Run("redis-server", func(t *testing.T) { test(t, quotatest.Real(t)) })
 }
 
-func newGuard(t testing.TB, r quotatest.Redis, change ...func(*gmailquota.Config)) *gmailquota.Guard {
-	t.Helper()
-	g, err := gmailquota.New(r.Client, testConfig(change...), gmailquota.WithClock(r.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 // testConfig denies instead of falling back, and gives a busy machine time.
 func testConfig(change ...func(*gmailquota.Config)) gmailquota.Config {
 	cfg := gmailquota.DefaultConfig()

@@ -80,6 +80,8 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 	g.failOpen.Store(cfg.FailOpen)
 	g.breaker.now = g.now
 	g.releases.send = g.sendReleases
+	// A failure is not reported: the next decision meets the same Redis, and the calls lapse after 10 s.
+	g.releases.due = func() { _ = g.releases.flush(context.Background()) }
 	if g.local, err = newLocal(cfg, g.now); err != nil {
 		return nil, err
 	}
@@ -136,27 +138,37 @@ func (g *Guard) Acquire(ctx context.Context, r Request) (*Grant, error) {
 // sleep the charge is refunded. The Grant that it returns has no wait left.
 func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Grant, error) {
 	end := g.now().Add(limit)
-	horizon := r.MaxWait
+	asked := r.MaxWait
 	for {
 		left := end.Sub(g.now())
 		if r.MaxWait = left; left <= 0 {
 			r.MaxWait = -1
 		}
-		if horizon != 0 {
-			r.MaxWait = min(r.MaxWait, horizon)
+		if asked != 0 {
+			r.MaxWait = min(r.MaxWait, asked)
 		}
 		gr, err := g.Acquire(ctx, r)
 		if err == nil {
 			return g.sleepGrant(ctx, gr)
 		}
 		wait, again := waitOf(err)
-		if !again || wait > end.Sub(g.now()) {
+		if !again || wait+g.ahead(r, err) > left {
 			return nil, err
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// ahead is what a denied call sleeps after the quoted wait: then it can be reserved, as far ahead as it may be. A call
+// that waits for others to end needs no reservation.
+func (g *Guard) ahead(r Request, err error) time.Duration {
+	var denied *DeniedError
+	if !errors.As(err, &denied) || denied.Bucket == BucketInFlight {
+		return 0
+	}
+	return time.Duration(g.horizon(r)) * time.Microsecond
 }
 
 // sleepGrant sleeps a grant's wait; when ctx ends before, nothing will reach Gmail.
@@ -213,19 +225,24 @@ func (g *Guard) newGrant(r Request) (*Grant, error) {
 		units = price * min(calls, maxBatched+1)
 	}
 	switch {
-	case r.Calls < 0 || calls > g.plan.inFlight:
-		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d calls at once; allowed are 1 to the %d of Config.InFlight", r.Calls, g.plan.inFlight)}
+	case r.Calls < 0 || calls > min(g.plan.inFlight, maxBatched):
+		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d calls at once; allowed are 1 to the %d of Config.InFlight, and at most %d", r.Calls, g.plan.inFlight, maxBatched)}
 	case units < 0:
 		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d units; a call costs at least 1", units)}
 	case units > g.plan.user.units:
 		return nil, &PriceError{r.Method, units, fmt.Sprintf("it costs %d units and a user's bucket holds %d; raise Config.UserBurst or ask for less at once", units, g.plan.user.units)}
 	}
-	horizon := g.plan.horizons[r.Class]
-	if r.MaxWait != 0 {
-		horizon = min(horizon, max(r.MaxWait, 0).Microseconds())
-	}
-	c := charge{id: newID(), calls: calls, user: g.plan.user.cost(units), project: g.plan.project.cost(units), horizon: horizon}
+	c := charge{id: newID(), calls: calls, user: g.plan.user.cost(units), project: g.plan.project.cost(units), horizon: g.horizon(r)}
 	return &Grant{guard: g, account: r.Account, units: units, charge: c}, nil
+}
+
+// horizon is how many µs ahead a request may be reserved.
+func (g *Guard) horizon(r Request) int64 {
+	h := g.plan.horizons[r.Class]
+	if r.MaxWait != 0 {
+		h = min(h, max(r.MaxWait, 0).Microseconds())
+	}
+	return h
 }
 
 // newID is random: 64 bits for the few hundred charges that a user's record holds at a time.

@@ -6,7 +6,7 @@ import (
 )
 
 // local is the core in this process, with its share of the limits, for when Redis is away. Its users are those that
-// used it in the present outage; they start empty.
+// used it in the present outage; they start empty. Without the fallback it only remembers what Redis must be told.
 type local struct {
 	clock func() time.Time
 
@@ -20,7 +20,7 @@ type local struct {
 
 func newLocal(cfg Config, now func() time.Time) (*local, error) {
 	if !cfg.LocalFallback {
-		return &local{clock: now}, nil
+		cfg.Workers = 1 // what the limits must be enough for
 	}
 	user, project, err := cfg.buckets(int64(cfg.Workers))
 	if err != nil {
@@ -64,6 +64,13 @@ func (l *local) decide(gr *Grant) decision {
 	return decide(u, &l.state, now, l.limits, gr.charge)
 }
 
+// passed notes that a call of the account went past all buckets.
+func (l *local) passed(account string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open(account)
+}
+
 func (l *local) release(account, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,9 +91,6 @@ func (l *local) refund(gr *Grant) {
 func (l *local) penalize(account string, scope Scope, stated int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.users == nil {
-		return
-	}
 	u, now := l.open(account)
 	penalize(u, &l.state, now, l.limits, scope, stated)
 }

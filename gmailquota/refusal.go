@@ -32,7 +32,7 @@ type Refusal struct {
 }
 
 // maxStated bounds what Gmail may state: a wrong instant must not lock a user out for longer.
-const maxStated = 24 * time.Hour
+const maxStated = pauseMaxUS * time.Microsecond
 
 // dailyLeast is the shortest pause after the day's limit. The day turns at midnight Pacific time, and the count may
 // lag behind it.
@@ -190,9 +190,10 @@ func (g *Guard) Penalize(ctx context.Context, account string, r Refusal) error {
 	}
 	answer, err := g.run(ctx, "penalize", []string{g.projectKey, g.userKey(account)}, r.Scope.String(), us)
 	e := Event{Kind: Refused, Bucket: BucketPenaltyUser, Reason: r.Reason, Wait: time.Duration(us) * time.Microsecond, Err: err}
-	if r.Scope == ScopeProject {
+	switch r.Scope {
+	case ScopeProject:
 		e.Bucket = BucketPenaltyProject
-	} else if r.Scope == ScopeConcurrency {
+	case ScopeConcurrency:
 		e.Bucket = BucketInFlight
 	}
 	if err != nil {

@@ -16,6 +16,7 @@ type releases struct {
 	mu    sync.Mutex
 	ended map[string]string // account → its ids, one after the other
 	timer bool              // a flush is due
+	due   func()            // flushes; called by the timer
 	send  func(ctx context.Context, ended map[string]string) error
 }
 
@@ -28,10 +29,7 @@ func (r *releases) add(account, id string) {
 	r.ended[account] += id
 	if !r.timer {
 		r.timer = true
-		time.AfterFunc(releaseDelay, func() {
-			// A failure is not reported: the next decision meets the same Redis, and the calls lapse after 10 s.
-			_ = r.flush(context.Background())
-		})
+		time.AfterFunc(releaseDelay, r.due)
 	}
 }
 

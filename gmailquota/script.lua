@@ -8,6 +8,7 @@
 -- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon; then the op's.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
 local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 600000000
+local PAUSE_MAX = 86400000000
 local CAP_EPISODE, CAP_GROW = 5000000, 60000000
 local PROJECT_LIFE = 86400000000
 local RECORD = 31
@@ -25,13 +26,20 @@ local function reachable(full, e, cap)
   return full
 end
 
+local function pauseEnd(e)
+  if e > now + PAUSE_MAX then return now end
+  return e
+end
+
 local function loadProject(s)
   if s then
     local f, b, e, k = string.match(s, '^1 (%d+) (%d+) (%d+) (%d+)$')
     if f then
       f, b, e = tonumber(f), tonumber(b), tonumber(e)
-      local full, born = reachable(f, e, capP), min(b, now)
-      return {full = full, born = born, e = e, strikes = tonumber(k), dirty = full ~= f or born ~= b}
+      local pause = pauseEnd(e)
+      local full, born = reachable(f, pause, capP), min(b, now)
+      return {full = full, born = born, e = pause, strikes = tonumber(k),
+        dirty = full ~= f or born ~= b or pause ~= e}
     end
   end
   return {full = now + capP, born = now, e = 0, strikes = 0, dirty = true}
@@ -72,11 +80,12 @@ end
 local function loadUser(s, born)
   if s then
     local f, e, k, c, a, l, r = string.match(s, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|(.*)$')
-    if f then
-      f, e = tonumber(f), tonumber(e)
-      local u = {full = reachable(f, e, capU), e = e, strikes = tonumber(k), cap = tonumber(c), capAt = tonumber(a),
-        live = tonumber(l), recs = r}
-      u.dirty = u.full ~= f
+    if f and #r % RECORD == 0 then
+      f, e, a = tonumber(f), tonumber(e), tonumber(a)
+      local pause = pauseEnd(e)
+      local u = {full = reachable(f, pause, capU), e = pause, strikes = tonumber(k), cap = tonumber(c),
+        capAt = min(a, now), live = tonumber(l), recs = r}
+      u.dirty = u.full ~= f or pause ~= e or u.capAt ~= a
       prune(u)
       return u
     end

@@ -10,7 +10,7 @@ import (
 // This file asks Redis: each function is one run of the script.
 
 // errBreaker stands for the Redis error that opened the breaker.
-var errBreaker = errors.New("Redis failed a moment ago")
+var errBreaker = errors.New("not asked: Redis failed a moment ago")
 
 // run runs one operation of the script within RedisTimeout. NOSCRIPT is cured by one EVAL; any other error means that
 // there is no answer.
@@ -69,6 +69,7 @@ func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decis
 	}
 	if !g.cfg.LocalFallback {
 		gr.where = unmetered
+		g.local.passed(gr.account)
 		g.observe(Event{Kind: Unavailable, Err: cause})
 		return decision{}, nil
 	}

@@ -161,7 +161,7 @@ func TestAClosedPortIsUnavailable(t *testing.T) {
 	mustBeUnavailable(t, g)
 }
 
-// The caller's own deadline ends the wait for Redis, and a cancelled call says nothing about Redis.
+// The caller's own deadline ends the wait for Redis, and a canceled call says nothing about Redis.
 func TestACallersContextEndsTheWaitForRedis(t *testing.T) {
 	o := newOutage(t)
 	o.proxy.Hang()

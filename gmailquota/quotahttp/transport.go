@@ -94,7 +94,7 @@ func (t *Transport) base() http.RoundTripper {
 	if t.Base != nil {
 		return t.Base
 	}
-	return http.DefaultTransport
+	return http.DefaultTransport //nolint:forbidigo // as http.Client does without a transport
 }
 
 // report tells the Guard of a refusal. It reads the body's beginning and puts it back.

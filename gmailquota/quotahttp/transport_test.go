@@ -181,7 +181,7 @@ func TestARefusalIsReportedAndReturned(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	if string(body) != message || err != nil || resp.StatusCode != 403 {
+	if string(body) != message || err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("the answer became %d %q, %v", resp.StatusCode, body, err)
 	}
 	until := time.Date(2026, 11, 29, 12, 20, 0, 0, time.UTC)

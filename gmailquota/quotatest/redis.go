@@ -85,7 +85,7 @@ func StartRedis(t testing.TB, args ...string) string {
 	}
 	host, port := freePort(t)
 	all := append([]string{"--port", port, "--bind", host, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)
-	cmd := exec.Command(path, all...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, all...) // ended below, after what uses it
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting redis-server: %v", err)
 	}
@@ -122,11 +122,17 @@ func waitFor(t testing.TB, addr string) {
 
 func freePort(t testing.TB) (host, port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	defer func() { _ = l.Close() }()
 	host, port, _ = net.SplitHostPort(l.Addr().String())
 	return host, port
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
