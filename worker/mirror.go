@@ -35,16 +35,21 @@ type Mirror struct {
 	closeErr  error
 }
 
-// OpenMirror opens the store, the guard and Gmail as configured. Redis and Gmail are not asked before they are needed.
+// OpenMirror opens the store, the guard and Gmail as configured, for use beside a worker or without one. Redis and Gmail
+// are not asked before they are needed.
 func OpenMirror(ctx context.Context, cfg configs.Config, log *zap.Logger) (*Mirror, error) {
+	return openMirror(ctx, cfg, log, false)
+}
+
+func openMirror(ctx context.Context, cfg configs.Config, log *zap.Logger, isWorker bool) (*Mirror, error) {
 	m := &Mirror{cfg: cfg, log: log}
-	if err := m.open(ctx); err != nil {
+	if err := m.open(ctx, isWorker); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *Mirror) open(ctx context.Context) error {
+func (m *Mirror) open(ctx context.Context, isWorker bool) error {
 	keyFile := m.cfg.Store.KeyFile
 	if keyFile == "" {
 		keyFile = m.cfg.Store.Path + ".key"
@@ -61,7 +66,7 @@ func (m *Mirror) open(ctx context.Context) error {
 		Store: m.store, Cipher: cipher, Log: m.log,
 	})
 	if m.cfg.Guard.Enabled {
-		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg); err != nil {
+		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, isWorker); err != nil {
 			return err
 		}
 		if m.guard, err = gmailquota.New(m.rdb, guardConfig(m.cfg)); err != nil {

@@ -19,31 +19,35 @@ import (
 // expiryTick is how often the embedded Redis lets keys expire: miniredis never does so by itself.
 const expiryTick = 100 * time.Millisecond
 
-// embeddedRedis is a Redis inside this process. It listens on loopback and leaves its address in a file beside the
-// store, so that a command run beside the worker charges the same buckets.
+// embeddedRedis is a Redis inside this process, on loopback. A worker's leaves its address in a file beside the store, so
+// that a command run beside the worker charges the same buckets.
 type embeddedRedis struct {
 	server *miniredis.Miniredis
-	file   string
+	file   string // empty for a command's own
 	stop   chan struct{}
 	done   chan struct{}
 }
 
-// openRedis connects to the configured Redis. "embedded" means the one of the worker that runs on the same store if
-// there is one, else one of its own.
-func openRedis(ctx context.Context, cfg configs.Config) (redis.UniversalClient, *embeddedRedis, error) {
+// openRedis connects to the configured Redis. "embedded" means one in this process, except for a command beside a worker:
+// that uses the worker's.
+func openRedis(ctx context.Context, cfg configs.Config, isWorker bool) (redis.UniversalClient, *embeddedRedis, error) {
 	url := cfg.Redis.URL
 	var own *embeddedRedis
 	if url == configs.Embedded {
 		file := cfg.Store.Path + ".redis"
-		if addr, ok := liveRedis(ctx, file); ok {
-			url = "redis://" + addr
-		} else {
+		addr, ok := "", false
+		if !isWorker {
+			addr, ok = liveRedis(ctx, file)
+			file = ""
+		}
+		if !ok {
 			var err error
 			if own, err = startEmbeddedRedis(file); err != nil {
 				return nil, nil, err
 			}
-			url = "redis://" + own.server.Addr()
+			addr = own.server.Addr()
 		}
+		url = "redis://" + addr
 	}
 	options, err := gmailquota.RedisOptions(url, cfg.Redis.Timeout)
 	if err != nil {
@@ -69,9 +73,11 @@ func startEmbeddedRedis(file string) (*embeddedRedis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
-	if err := os.WriteFile(file, []byte(server.Addr()+"\n"), 0o600); err != nil {
-		server.Close()
-		return nil, fmt.Errorf("embedded redis: %w", err)
+	if file != "" {
+		if err := os.WriteFile(file, []byte(server.Addr()+"\n"), 0o600); err != nil {
+			server.Close()
+			return nil, fmt.Errorf("embedded redis: %w", err)
+		}
 	}
 	e := &embeddedRedis{server: server, file: file, stop: make(chan struct{}), done: make(chan struct{})}
 	go e.expire()
@@ -98,6 +104,9 @@ func (e *embeddedRedis) close() error {
 	close(e.stop)
 	<-e.done
 	e.server.Close()
+	if e.file == "" {
+		return nil
+	}
 	if err := os.Remove(e.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("embedded redis: %w", err)
 	}

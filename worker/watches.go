@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,11 +66,7 @@ func (w *Worker) renewWatch(ctx context.Context, a consumers.Account) error {
 	}
 	watch, err := mailbox.Watch(ctx)
 	if err != nil {
-		if consumers.FaultOf(err) == consumers.AccountFault {
-			// Kept for the log line; the account's next job stores the state.
-			err = fmt.Errorf("account needs somebody to act: %w", err)
-		}
-		return err
+		return err // also when somebody has to act: polling goes on, and tells whether it is the account or the topic
 	}
 	return w.mirror.store.SetWatch(ctx, a.ID, watch)
 }

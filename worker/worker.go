@@ -69,12 +69,12 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	for _, o := range opts {
 		o(w)
 	}
-	var err error
-	if w.mirror, err = OpenMirror(ctx, cfg, w.log); err != nil {
+	if err := w.claim(); err != nil {
 		return nil, err
 	}
-	if err := w.claim(); err != nil {
-		return nil, errors.Join(err, w.close())
+	var err error
+	if w.mirror, err = openMirror(ctx, cfg, w.log, true); err != nil {
+		return nil, errors.Join(err, w.lock.Close())
 	}
 	if err := w.build(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
@@ -90,7 +90,8 @@ func (w *Worker) claim() error {
 		return fmt.Errorf("store.path: lock: %w", err)
 	}
 	if !ok {
-		return fmt.Errorf("store.path: another worker runs on %s: stop it, or give this one a file of its own", w.cfg.Store.Path)
+		return errors.Join(fmt.Errorf("store.path: another worker runs on %s: stop it, or give this one a file of its own", w.cfg.Store.Path),
+			w.lock.Close())
 	}
 	return nil
 }
@@ -165,10 +166,7 @@ func (w *Worker) close() error {
 	if w.queue != nil {
 		errs = append(errs, w.queue.Close())
 	}
-	errs = append(errs, w.mirror.Close())
-	if w.lock != nil {
-		errs = append(errs, w.lock.Close())
-	}
+	errs = append(errs, w.mirror.Close(), w.lock.Close())
 	return errors.Join(errs...)
 }
 

@@ -116,14 +116,8 @@ func (h *Handler) begin(ctx context.Context, acct consumers.Account, run consume
 		return run, err
 	}
 	if time.Until(acct.WatchExpires) < watchFresh {
-		watch, err := mailbox.Watch(ctx)
-		if err != nil {
+		if err := h.watch(ctx, mailbox, acct.ID); err != nil {
 			return run, err
-		}
-		if !watch.Expires.IsZero() {
-			if err := h.Store.SetWatch(ctx, acct.ID, watch); err != nil {
-				return run, err
-			}
 		}
 	}
 	labels, err := mailbox.Labels(ctx)
@@ -138,6 +132,24 @@ func (h *Handler) begin(ctx context.Context, acct consumers.Account, run consume
 	}
 	h.Log.Info("listing starts", zap.String("account", consumers.ShortID(acct.ID)), zap.String("run", string(run.Kind)))
 	return h.Store.ActiveRun(ctx, acct.ID)
+}
+
+// watch asks Gmail to push. A refusal that somebody has to act on is one of the topic, since the profile was read a moment
+// ago: it must not stop the account, whose changes polling finds.
+func (h *Handler) watch(ctx context.Context, mailbox consumers.Mailbox, account string) error {
+	w, err := mailbox.Watch(ctx)
+	if err != nil {
+		if fault := consumers.FaultOf(err); fault != consumers.AccountFault && fault != consumers.Permanent {
+			return err
+		}
+		h.Log.Warn("no watch, so no pushes: changes are found by polling; see the topic's rights",
+			zap.String("account", consumers.ShortID(account)), zap.Error(err))
+		return nil
+	}
+	if w.Expires.IsZero() {
+		return nil
+	}
+	return h.Store.SetWatch(ctx, account, w)
 }
 
 // nextPage stores one page with its token before anything of it is published, so that a crash loses none of it.

@@ -185,6 +185,17 @@ func TestBeginIsRepeatedWholeAfterADenial(t *testing.T) {
 	expect(t, "watches, as 100 units are dear", f.box.Calls(consumertest.OpWatch), 1)
 }
 
+// A topic that does not let Gmail publish refuses every account's watch; polling must find the changes all the same.
+func TestARefusedWatchDoesNotStopTheImport(t *testing.T) {
+	f := newFixture(t, 3)
+	f.box.WatchExpires = time.Now().Add(7 * 24 * time.Hour)
+	f.box.Inject(consumertest.Fault{Op: consumertest.OpWatch, Times: 1, Err: &consumers.MailboxError{
+		Op: "watch", Fault: consumers.AccountFault, State: consumers.Stopped, Status: 403, Reason: "forbidden",
+	}})
+	f.finish()
+	expect(t, "watch", f.account().WatchExpires.IsZero(), true)
+}
+
 func TestNoMoreThanAWindowOfBatchesIsOpen(t *testing.T) {
 	f := newFixture(t, 450)
 	for f.account().State != consumers.Live {
