@@ -102,7 +102,6 @@ func TestPricesOfBothLists(t *testing.T) {
 	}
 }
 
-// With the right list a user's messages.get is limited to 300 a minute, with the old one to 1,200: the list matters.
 func TestOverridesReplaceSinglePrices(t *testing.T) {
 	cfg := gmailquota.DefaultConfig()
 	cfg.Prices = map[string]int64{"threads.get": 45}

@@ -21,7 +21,8 @@ type market struct {
 	ended   map[string]string // account → ids of calls to release
 	events  events
 	start   int64
-	units   map[string]int64 // arrived
+	units   map[string]int64        // arrived
+	metered func(units int64) int64 // the provider's price of a call that the guard charged these units
 	refused int
 	asked   int
 }
@@ -58,7 +59,7 @@ func newMarket(seed uint64, cfg gmailquota.Config) *market {
 	return &market{
 		rnd: rand.New(rand.NewPCG(seed, 7)), model: gmailquota.NewModel(cfg, start), cfg: cfg, start: start,
 		users: map[string][]quotatest.Meter{}, project: quotatest.Meters(cfg.ProjectLimit), ended: map[string]string{},
-		units: map[string]int64{},
+		units: map[string]int64{}, metered: func(units int64) int64 { return units },
 	}
 }
 
@@ -90,7 +91,7 @@ func (m *market) ask(c *caller) {
 	c.price = 0
 	arrival := m.model.Now + d[1] + m.rnd.Int64N(m.cfg.Jitter.Microseconds()+1)
 	m.at(arrival, func() {
-		m.arrive(c.account, price)
+		m.arrive(c.account, m.metered(price))
 		m.ended[c.account] += id
 		m.at(m.model.Now+c.pause(m.rnd).Microseconds(), func() { m.ask(c) })
 	})
@@ -183,5 +184,31 @@ func TestTheProjectsLimitHoldsForManyUsers(t *testing.T) {
 	}
 	if use := float64(units) / (minutes * float64(cfg.ProjectLimit)); use < 0.9 || m.refused > 0 {
 		t.Errorf("use %.3f of the project's limit with %d refusals; want at least 0.9 with none", use, m.refused)
+	}
+}
+
+// The list must be the project's own: with the new one a user's full fetches go at 300 a minute and none is refused;
+// with the old one against the new meter Gmail would refuse steadily.
+// kenn-io/msgvault internal/gmail/ratelimit_test.go, developer.nylas.com cookbook gmail-api-quotas
+func TestTheRightPriceListFetches300MessagesAMinute(t *testing.T) {
+	for _, list := range []string{gmailquota.Prices202605, gmailquota.PricesLegacy} {
+		price, err := gmailquota.PriceOf(list, "messages.get")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newMarket(1, testConfig())
+		m.metered = func(int64) int64 { return 20 }
+		for range 4 {
+			m.add(&caller{account: "user", class: gmailquota.Backfill, prices: []int64{price}, pause: always})
+		}
+		const minutes = 10
+		m.run(minutes * time.Minute)
+		calls := m.units["user"] / 20 / minutes
+		if list == gmailquota.Prices202605 && (calls < 290 || calls > 300 || m.refused > 0) {
+			t.Errorf("%s: %d calls a minute, %d refusals; want 300 and none", list, calls, m.refused)
+		}
+		if list == gmailquota.PricesLegacy && m.refused == 0 {
+			t.Errorf("%s: the meter refused nothing; this test proves nothing", list)
+		}
 	}
 }

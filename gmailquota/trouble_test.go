@@ -263,6 +263,24 @@ func TestARefusalDuringAnOutageIsNotForgotten(t *testing.T) {
 	}
 }
 
+// Without the fallback nothing is metered during an outage. What Redis must know afterwards is remembered all the same.
+func TestWhatPassedUnmeteredIsKnownAfterwards(t *testing.T) {
+	o := newOutage(t, func(c *gmailquota.Config) { c.FailOpen, c.LocalFallback = true, false })
+	o.proxy.Fail("LOADING")
+	ctx := context.Background()
+	mustAdmit(t, o.guard, "a").Release()
+	_ = o.guard.Penalize(ctx, "b", gmailquota.Refusal{Until: noon.Add(16 * time.Minute)})
+	o.proxy.Pass()
+	o.advance(3 * time.Second)
+	for account, bucket := range map[string]string{"a": gmailquota.BucketUser, "b": gmailquota.BucketPenaltyUser} {
+		_, err := o.guard.Acquire(ctx, immediate(account))
+		var denied *gmailquota.DeniedError
+		if !errors.As(err, &denied) || denied.Bucket != bucket {
+			t.Errorf("%s: %v; want a denial by %s", account, err, bucket)
+		}
+	}
+}
+
 func TestFailOpenIsChangedWhileRunning(t *testing.T) {
 	o := newOutage(t)
 	o.proxy.Fail("LOADING")
@@ -317,18 +335,4 @@ func TestATimedOutChargeIsReleased(t *testing.T) {
 	wait := mustBeUnavailable(t, o.guard)
 	o.advance(wait)
 	mustAdmit(t, o.guard, "a")
-}
-
-// The keys of one script share a slot, for every account.
-func TestAllKeysOfAProjectShareASlot(t *testing.T) {
-	g, err := gmailquota.New(nil, testConfig(func(c *gmailquota.Config) { c.Project = "example.com:mail-1" }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, account := range []string{"1", "a{b}c", "}{", "ü", "a b\n"} {
-		user, project := g.Keys(account)
-		if project != "gmailquota:{example.com:mail-1}:project" || user[:len("gmailquota:{example.com:mail-1}:user:")] != "gmailquota:{example.com:mail-1}:user:" {
-			t.Errorf("keys %q and %q", user, project)
-		}
-	}
 }

@@ -23,6 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// pubsub's client waits up to 10 s for the keep-alive of a stream that has ended.
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // started by its init
 		goleak.IgnoreAnyFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))
 }
 
