@@ -188,7 +188,11 @@ func TestARefusalIsReportedAndReturned(t *testing.T) {
 	if s := w.state(); s.User.Penalty != until.Sub(w.redis.Now()) {
 		t.Errorf("the pause is %v; want until %v", s.User.Penalty, until)
 	}
-	if _, err := w.get("/gmail/v1/users/me/history"); err == nil || w.calls != 1 {
+	resp, err = w.get("/gmail/v1/users/me/history")
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	if err == nil || w.calls != 1 {
 		t.Errorf("%d calls were made in the pause, error %v", w.calls-1, err)
 	}
 }

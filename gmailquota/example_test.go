@@ -1,0 +1,72 @@
+package gmailquota_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
+)
+
+// A worker with other things to do asks at once, and puts aside what is denied.
+func ExampleGuard_Acquire() {
+	server := miniredis.NewMiniRedis() // yours is a real one
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	server.SetTime(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)) // for the output's sake
+
+	options, err := gmailquota.RedisOptions("redis://"+server.Addr(), time.Second)
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewUniversalClient(options)
+	defer func() { _ = rdb.Close() }()
+	guard, err := gmailquota.New(rdb, gmailquota.DefaultConfig())
+	if err != nil {
+		panic(err)
+	}
+
+	ctx := context.Background()
+	for _, class := range []gmailquota.Class{gmailquota.Realtime, gmailquota.Backfill} {
+		grant, err := guard.Acquire(ctx, gmailquota.Request{Account: "8f1c", Method: "threads.get", Class: class})
+		var denied *gmailquota.DeniedError
+		switch {
+		case errors.As(err, &denied):
+			fmt.Printf("%v: come back in %v\n", class, denied.Wait.Round(time.Millisecond))
+		case err != nil:
+			panic(err)
+		default:
+			// The buckets begin empty on a new Redis, so even this call is reserved ahead: sleep grant.Wait(), then call.
+			fmt.Printf("%v: %d units, to be made in %v\n", class, grant.Units(), grant.Wait().Round(time.Millisecond))
+			grant.Release() // when Gmail has answered
+		}
+	}
+	// Output:
+	// realtime: 40 units, to be made in 408ms
+	// backfill: come back in 416ms
+}
+
+// What Gmail answered is told to all workers.
+func ExampleParseRefusal() {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	body := `{"error":{"code":403,"message":"User-rate limit exceeded.  Retry after 2026-11-29T12:15:00.000Z",
+		"errors":[{"domain":"usageLimits","reason":"userRateLimitExceeded"}]}}`
+
+	refusal, ok := gmailquota.ParseRefusal(http.StatusForbidden, http.Header{}, []byte(body), now)
+	fmt.Println(ok, refusal.Scope, refusal.Until.Sub(now))
+	// Output: true user 15m0s
+}
+
+func ExampleConfig_Validate() {
+	cfg := gmailquota.DefaultConfig()
+	cfg.UserBurst = 40 // threads.get and nothing dearer
+	fmt.Println(cfg.Validate())
+	// Output: gmailquota: UserBurst = 40: allowed is at least 100 units, the price of drafts.send: a dearer call than the bucket holds could never be made
+}
