@@ -10,15 +10,15 @@ import (
 type Fault uint8
 
 const (
-	// Passing: try again with backoff (5xx, dropped connection, cut body, unreadable 403).
+	// Passing means: try again with backoff (5xx, dropped connection, cut body, unreadable 403).
 	Passing Fault = iota
-	// Throttled: the guard denied the call or Gmail refused it; come back after Wait. Never an attempt.
+	// Throttled means: the guard denied the call or Gmail refused it; come back after Wait. Never an attempt.
 	Throttled
-	// Gone: the thread, message or history id does not exist (404).
+	// Gone means: the thread, message or history id does not exist (404).
 	Gone
-	// AccountFault: nothing works for this account until somebody acts (grant revoked, no mailbox, permission).
+	// AccountFault means: nothing works for this account until somebody acts (grant revoked, no mailbox, permission).
 	AccountFault
-	// Permanent: this call can never succeed (400, a price above the bucket's capacity).
+	// Permanent means: this call can never succeed (400, a price above the bucket's capacity).
 	Permanent
 )
 

@@ -139,7 +139,7 @@ func TestNewMailOfOthersPassesAHugeImport(t *testing.T) {
 		}
 		// The guard at its limit: each call sleeps for its units, every third is denied.
 		var calls atomic.Int32
-		huge.OnCall = func(op, _ string) {
+		huge.OnCall = func(_, _ string) {
 			time.Sleep(400 * time.Millisecond)
 			if calls.Add(1)%3 == 0 {
 				huge.Inject(consumertest.Fault{Times: 1, Err: &MailboxError{Fault: Throttled, Denied: true, Wait: 10 * time.Second}})

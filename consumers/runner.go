@@ -25,7 +25,7 @@ type RunnerConfig struct {
 	MaxPark    time.Duration // a longer wait goes to the database
 	MaxParked  int           // jobs that wait in the process at once
 	SweepAfter time.Duration // a job being worked is not published again before this; more than MaxPark
-	Grace      time.Duration // Stop: for handlers to finish before their context is cancelled; 0 is 10 s
+	Grace      time.Duration // Stop: for handlers to finish before their context is canceled; 0 is 10 s
 }
 
 const (
@@ -222,7 +222,7 @@ func (r *Runner) Stop(ctx context.Context) error {
 	if r.ended(nil) {
 		return nil
 	}
-	return fmt.Errorf("%s: handlers still run %s after they were cancelled", r.cfg.Kind, r.cfg.Grace)
+	return fmt.Errorf("%s: handlers still run %s after they were canceled", r.cfg.Kind, r.cfg.Grace)
 }
 
 // ended waits for the workers for one grace period, or until enough.

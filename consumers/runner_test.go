@@ -18,7 +18,7 @@ import (
 var errDenied = &MailboxError{Op: "threads.get", Fault: Throttled, Denied: true}
 
 func TestDoneAcknowledgesAfterTheWork(t *testing.T) {
-	handle := func(ctx context.Context, j Job) Outcome {
+	handle := func(_ context.Context, _ Job) Outcome {
 		time.Sleep(time.Second)
 		return Done()
 	}
@@ -36,7 +36,7 @@ func TestDoneAcknowledgesAfterTheWork(t *testing.T) {
 
 func TestDeniedJobComesBackWhenItsWaitIsOver(t *testing.T) {
 	var calls atomic.Int32
-	handle := func(_ context.Context, j Job) Outcome {
+	handle := func(_ context.Context, _ Job) Outcome {
 		if calls.Add(1) == 1 {
 			return RequeueAfter(400*time.Millisecond, errDenied)
 		}
@@ -421,7 +421,7 @@ func TestUndecodableMessagesAreAcknowledged(t *testing.T) {
 }
 
 func TestWaitingTellsHowManyAndForHowLong(t *testing.T) {
-	handle := func(_ context.Context, j Job) Outcome { return RequeueAfter(30*time.Second, errDenied) }
+	handle := func(_ context.Context, _ Job) Outcome { return RequeueAfter(30*time.Second, errDenied) }
 	onBench(t, testConfig, handle, func(t *testing.T, b bench) {
 		b.deliver("1", batchJob("ann", 1))
 		pass(2 * time.Second)

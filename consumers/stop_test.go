@@ -16,7 +16,7 @@ import (
 func TestStopGivesWaitingJobsBackAtOnceAndLetsWorkEnd(t *testing.T) {
 	cfg := testConfig
 	cfg.Workers = 2 // of which one account has one
-	handle := func(ctx context.Context, j Job) Outcome {
+	handle := func(_ context.Context, j Job) Outcome {
 		if j.Account == "parked" {
 			return RequeueAfter(30*time.Second, errDenied)
 		}
@@ -53,7 +53,7 @@ func TestStopGivesWaitingJobsBackAtOnceAndLetsWorkEnd(t *testing.T) {
 }
 
 func TestStopCancelsWorkAfterTheGracePeriod(t *testing.T) {
-	handle := func(ctx context.Context, j Job) Outcome {
+	handle := func(ctx context.Context, _ Job) Outcome {
 		<-ctx.Done()
 		return RequeueAfter(0, ctx.Err())
 	}
@@ -101,7 +101,7 @@ func TestStopReportsAHandlerThatDoesNotEnd(t *testing.T) {
 }
 
 func TestLongWaitIsStoredWhileStopping(t *testing.T) {
-	handle := func(ctx context.Context, j Job) Outcome {
+	handle := func(ctx context.Context, _ Job) Outcome {
 		<-ctx.Done()
 		return RequeueAfter(time.Hour, errDenied)
 	}

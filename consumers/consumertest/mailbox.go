@@ -2,6 +2,7 @@ package consumertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -241,7 +242,8 @@ func (m *Mailbox) enter(ctx context.Context, op, id string) error {
 }
 
 func withOp(err error, op string) error {
-	if me, ok := err.(*consumers.MailboxError); ok && me.Op == "" {
+	var me *consumers.MailboxError
+	if errors.As(err, &me) && me.Op == "" {
 		named := *me
 		named.Op = op
 		return &named

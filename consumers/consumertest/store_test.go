@@ -8,7 +8,7 @@ import (
 )
 
 func TestStoreInMemoryKeepsTheContract(t *testing.T) {
-	StoreSuite(t, func(t *testing.T) Fixture {
+	StoreSuite(t, func(*testing.T) Fixture {
 		s := NewStore()
 		return Fixture{
 			Store:      s,

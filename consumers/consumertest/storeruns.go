@@ -220,7 +220,7 @@ func (s *Store) inBatch(ctx context.Context, method string, b consumers.Batch, f
 }
 
 // SaveThread implements consumers.Store.
-func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.Thread, now time.Time) (bool, error) {
+func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.Thread, _ time.Time) (bool, error) {
 	complete := false
 	err := s.inBatch(ctx, "SaveThread", b, func(a *account, r *run) error {
 		if complete = a.saveSnapshot(th); complete {
@@ -232,7 +232,7 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.
 }
 
 // ThreadGone implements consumers.Store.
-func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, now time.Time) error {
+func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.inBatch(ctx, "ThreadGone", b, func(a *account, r *run) error {
 		for _, m := range a.messages {
 			if m.ThreadID == threadID && !m.deleted {

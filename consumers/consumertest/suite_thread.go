@@ -24,7 +24,7 @@ var threadTests = map[string]func(*env){
 	},
 
 	// LogicLabs-OU/OpenArchiver#479, twentyhq/twenty#13366
-	"text that cannot be stored is cleaned and never fails its neighbours": func(e *env) {
+	"text that cannot be stored is cleaned and never fails its neighbors": func(e *env) {
 		bad := msg("m2", 90, "INBOX")
 		bad.Subject, bad.Text, bad.From, bad.HTML = "x\x00", "caf\xe9", "\xed\xa0\x80", "ok"
 		bad.Attachments = []consumers.Attachment{{PartID: "1", Filename: "a\x00.pdf"}}

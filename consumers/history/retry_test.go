@@ -195,7 +195,7 @@ func TestOutageOfGmailCountsAgainstNoMessage(t *testing.T) {
 		mail := f.add(20)
 		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, ID: mail[0].ID, Times: 1, Err: errPassing})
 		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, ID: mail[4].ID, Times: 1, Err: errPassing})
-		f.box.OnCall = func(op, id string) {
+		f.box.OnCall = func(_, id string) {
 			if id == mail[4].ID {
 				f.box.Inject(consumertest.Fault{Err: errPassing})
 			}

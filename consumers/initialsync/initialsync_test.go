@@ -227,8 +227,8 @@ func (g gapped) Mailbox(ctx context.Context, account string, class gmailquota.Cl
 type gappedBox struct{ consumers.Mailbox }
 
 func (b gappedBox) ListThreads(ctx context.Context, token string) (consumers.ThreadPage, error) {
-	if real, gap := token, len(token)%2 == 1; !gap {
-		return consumers.ThreadPage{Next: real + "."}, nil
+	if gap := len(token)%2 == 1; !gap {
+		return consumers.ThreadPage{Next: token + "."}, nil
 	}
 	page, err := b.Mailbox.ListThreads(ctx, token[:len(token)-1])
 	if len(page.Next)%2 == 1 {

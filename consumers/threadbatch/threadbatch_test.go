@@ -115,8 +115,8 @@ func (f *fixture) handleUntilDone() (waits []time.Duration) {
 	return nil
 }
 
-func (f *fixture) fail(op, id string, skip, times int, err error) {
-	f.box.Inject(consumertest.Fault{Op: op, ID: id, Skip: skip, Times: times, Err: err})
+func (f *fixture) fail(op, id string, times int, err error) {
+	f.box.Inject(consumertest.Fault{Op: op, ID: id, Times: times, Err: err})
 }
 
 func (f *fixture) progress() consumers.Progress {
@@ -146,14 +146,14 @@ func TestEachThreadOfABatchIsAccountedFor(t *testing.T) {
 		f := newFixture(t, 100, 100)
 		failing := map[int]error{10: errThrottled, 30: errThrottled, 50: errThrottled, 70: errThrottled, 20: errPassing, 40: errPassing, 60: errGone}
 		for i, err := range failing {
-			f.fail(consumertest.OpGetThread, f.threads[i], 0, 1, err)
+			f.fail(consumertest.OpGetThread, f.threads[i], 1, err)
 		}
 		waits := f.handleUntilDone()
 		expect(t, "waits: at most the throttles and the failures", len(waits) <= 6, true)
 		expect(t, "progress", f.progress(), consumers.Progress{Listed: 100, Stored: 99, Gone: 1})
 		for i, id := range f.threads {
 			want := 1
-			if err := failing[i]; err != nil && err != errGone {
+			if err := failing[i]; err != nil && !errors.Is(err, errGone) {
 				want = 2
 			}
 			expect(t, fmt.Sprintf("fetches of thread %d", i), f.box.Calls(consumertest.OpGetThread, id), want)
@@ -168,9 +168,9 @@ func TestFailedThreadBacksOffWhileItsBatchGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 25, 25)
 		broken := f.threads[0]
-		f.fail(consumertest.OpGetThread, broken, 0, 7, errPassing)
+		f.fail(consumertest.OpGetThread, broken, 7, errPassing)
 		for i := 1; i < 25; i++ {
-			f.fail(consumertest.OpGetThread, f.threads[i], 0, 1, &consumers.MailboxError{Fault: consumers.Throttled, Wait: 300 * time.Millisecond, Denied: true})
+			f.fail(consumertest.OpGetThread, f.threads[i], 1, &consumers.MailboxError{Fault: consumers.Throttled, Wait: 300 * time.Millisecond, Denied: true})
 		}
 		start := time.Now()
 		f.handleUntilDone()
@@ -184,7 +184,7 @@ func TestFailedThreadBacksOffWhileItsBatchGoesOn(t *testing.T) {
 func TestDenialPutsOnlyTheRestBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 25, 25)
-		f.fail(consumertest.OpGetThread, f.threads[10], 0, 1, errThrottled)
+		f.fail(consumertest.OpGetThread, f.threads[10], 1, errThrottled)
 		out := f.handle()
 		expect(t, "wait", out.After, errThrottled.Wait)
 		expect(t, "stored", f.progress().Stored, 10)
@@ -199,8 +199,8 @@ func TestThrottlesAreNoAttemptsAndFailuresAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 5, 5)
 		throttled, broken := f.threads[1], f.threads[3]
-		f.fail(consumertest.OpGetThread, throttled, 0, 10, errThrottled)
-		f.fail(consumertest.OpGetThread, broken, 0, 0, errPassing)
+		f.fail(consumertest.OpGetThread, throttled, 10, errThrottled)
+		f.fail(consumertest.OpGetThread, broken, 0, errPassing)
 		waits := f.handleUntilDone()
 		expect(t, "throttles", fmt.Sprint(waits[:10]), fmt.Sprint(slices.Repeat([]time.Duration{errThrottled.Wait}, 10)))
 		expect(t, "progress", f.progress(), consumers.Progress{Listed: 5, Stored: 4, Failed: 1})
@@ -218,7 +218,7 @@ func TestThrottlesAreNoAttemptsAndFailuresAre(t *testing.T) {
 func TestRunWithADeadThreadIsIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 5, 5)
-		f.fail(consumertest.OpGetThread, f.threads[3], 0, 0, errPassing)
+		f.fail(consumertest.OpGetThread, f.threads[3], 0, errPassing)
 		f.handleUntilDone()
 		run, err := f.store.ActiveRun(t.Context(), account)
 		f.must(err)
@@ -235,7 +235,7 @@ func TestRunWithADeadThreadIsIncomplete(t *testing.T) {
 func TestOutageOfGmailCountsAgainstNoThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 25, 25)
-		f.fail("", "", 0, 0, errPassing)
+		f.fail("", "", 0, errPassing)
 		for range 100 {
 			expect(t, "verdict, for the runner's backoff", f.handle().Verdict, consumers.VerdictRetry)
 		}
@@ -331,7 +331,7 @@ func TestStoreThatIsAwayCountsAgainstNoThread(t *testing.T) {
 func TestRevokedAccountStopsTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 5, 5)
-		f.fail(consumertest.OpGetThread, f.threads[2], 0, 1, errRevoked)
+		f.fail(consumertest.OpGetThread, f.threads[2], 1, errRevoked)
 		expect(t, "outcome", f.handle(), consumers.Done())
 		expect(t, "outcome later", f.handle(), consumers.Done())
 		expect(t, "calls", f.box.Calls(consumertest.OpGetThread), 3)
