@@ -230,8 +230,11 @@ func TestOverTheNetwork(t *testing.T) {
 				}
 				got, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				if err != nil || !slices.Equal(got, want) {
-					results <- fmt.Errorf("%d: %v", resp.StatusCode, err)
+				if err == nil && !slices.Equal(got, want) {
+					err = fmt.Errorf("answer %d differs from the first", resp.StatusCode)
+				}
+				if err != nil {
+					results <- err
 					return
 				}
 			}

@@ -3,6 +3,7 @@ package gmailsim
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -107,7 +108,7 @@ func readRequest(p io.Reader) (*http.Request, error) {
 		line += " HTTP/1.1"
 	}
 	header, err := textproto.NewReader(b).ReadMIMEHeader()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(line + "\r\nHost: gmail\r\n\r\n")))

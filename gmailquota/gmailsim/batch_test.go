@@ -2,6 +2,7 @@ package gmailsim
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,7 +29,7 @@ func (r *rig) batch(calls map[string]string) map[string]int {
 	codes := map[string]int{}
 	for reader := multipart.NewReader(w.Body, params["boundary"]); ; {
 		p, err := reader.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return codes
 		}
 		if err != nil {

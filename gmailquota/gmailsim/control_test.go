@@ -59,7 +59,7 @@ func TestControlInterfaceSaysWhatIsWrong(t *testing.T) {
 	}{
 		{"POST", "/_sim/deliver", map[string]any{"address": "nobody@example.com", "raw": "eA=="}, 400},
 		{"POST", "/_sim/deliver", map[string]any{"address": ann, "raw": "eA==", "labels": []string{"NOPE"}}, 400},
-		{"POST", "/_sim/deliver", map[string]any{"adress": ann}, 400},
+		{"POST", "/_sim/deliver", map[string]any{"addr": ann}, 400},
 		{"POST", "/_sim/label", map[string]any{"address": ann, "id": "1"}, 400},
 		{"POST", "/_sim/trash", []byte("{"), 400},
 		{"GET", "/_sim/mailbox?address=nobody@example.com", nil, 404},

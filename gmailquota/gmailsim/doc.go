@@ -11,7 +11,7 @@
 // A Gmail call passes, in this order: authentication, request checks, the meter, injected faults, and the mailbox.
 // A request that fails a check costs nothing; one that an injected fault answers costs its price.
 //
-// Where Gmail's behaviour is not documented, or where it would be costly to copy, the simulator has its own:
+// Where Gmail's behavior is not documented, or where it would be costly to copy, the simulator has its own:
 //
 //   - A message joins the thread that holds or names one of its references and has its subject; the thread's id is that
 //     of its first message.

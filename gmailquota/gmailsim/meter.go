@@ -208,9 +208,9 @@ func newBucket(limit int64, now time.Time) *bucket {
 }
 
 func (b *bucket) fits(now time.Time, units int64) bool {
-	if seconds := now.Sub(b.filled) / time.Second; seconds > 0 {
-		b.tokens = min(b.capacity, b.tokens+float64(seconds)*b.perSecond)
-		b.filled = b.filled.Add(seconds * time.Second)
+	if full := now.Sub(b.filled).Truncate(time.Second); full > 0 {
+		b.tokens = min(b.capacity, b.tokens+full.Seconds()*b.perSecond)
+		b.filled = b.filled.Add(full)
 	}
 	return b.tokens >= float64(units)
 }

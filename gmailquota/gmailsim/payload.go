@@ -18,7 +18,8 @@ func (c *content) payload(inlineLimit int) []segment {
 	c.fullOnce.Do(func() {
 		r := payloadRenderer{inlineLimit: inlineLimit}
 		r.part(c.root)
-		c.full = append(r.segments, segment{json: r.buf})
+		r.segments = append(r.segments, segment{json: r.buf})
+		c.full = r.segments
 	})
 	return c.full
 }

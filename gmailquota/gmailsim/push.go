@@ -147,7 +147,7 @@ func (s *Server) post(ctx context.Context, target PushTarget, n notification) er
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be used again
 	switch resp.StatusCode {
-	case 102, 200, 201, 202, 204:
+	case http.StatusProcessing, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent:
 		return nil
 	}
 	return fmt.Errorf("push endpoint answered %s", resp.Status)

@@ -13,7 +13,7 @@ type endpoint struct {
 	path   string // below /gmail/v1/users/
 	method string // as in the price list
 	params map[string]param
-	do     func(*call) (any, error) // answers []byte (JSON), a value to be marshalled, or nil for 204
+	do     func(*call) (any, error) // answers []byte (JSON), a value to be marshaled, or nil for 204
 	upload bool                     // also below /upload
 }
 
