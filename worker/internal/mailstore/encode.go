@@ -107,7 +107,7 @@ func CleanText(s string) string {
 }
 
 // CleanMessage returns m with all its text storable, and Cleaned set if anything had to be replaced. The decoder
-// already delivers such text: this is the last guard, so that one bad message never fails its neighbours.
+// already delivers such text: this is the last guard, so that one bad message never fails its neighbors.
 func CleanMessage(m consumers.Message) consumers.Message {
 	clean := func(s *string) {
 		if c := CleanText(*s); c != *s {

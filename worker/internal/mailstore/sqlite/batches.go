@@ -93,7 +93,7 @@ func (t *tx) mustRun(b consumers.Batch) error {
 }
 
 // SaveThread implements consumers.Store.
-func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, thread consumers.Thread, now time.Time) (bool, error) {
+func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, thread consumers.Thread, _ time.Time) (bool, error) {
 	rows := packMessages(thread.Messages)
 	complete := false
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -111,7 +111,7 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, thread consum
 
 // ThreadGone implements consumers.Store. The messages keep the history ids of their last change, so that only a
 // snapshot at least as new brings them back.
-func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, now time.Time) error {
+func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.write(ctx, func(t *tx) error {
 		if err := t.mustRun(b); err != nil {
 			return err

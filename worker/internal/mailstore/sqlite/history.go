@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -151,7 +152,7 @@ func (a *applying) saveThreads(rows [][]packed) error {
 		return nil
 	}
 	run, err := a.run(runActive, a.account)
-	if err != nil && err != consumers.ErrNoRun {
+	if err != nil && !errors.Is(err, consumers.ErrNoRun) {
 		return err
 	}
 	for i, th := range a.step.Threads {

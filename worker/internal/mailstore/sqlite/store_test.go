@@ -28,13 +28,6 @@ func openStore(t testing.TB) *Store {
 	return s
 }
 
-func addAccount(t testing.TB, s *Store, id, address string) {
-	t.Helper()
-	if err := s.AddAccount(context.Background(), consumers.Account{ID: id, Address: address}, consumers.Sealed{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (s *Store) live(ctx context.Context, account string) ([]consumers.Message, error) {
 	var list []consumers.Message
 	err := s.EachMessage(ctx, account, func(m consumers.Message) error {
