@@ -27,7 +27,7 @@ type Config struct {
 	Audience       string
 	ServiceAccount string
 	CertsURL       string            // of Google's keys; cached as long as their answer allows
-	HTTP           http.RoundTripper // fetches the keys; nil: http.DefaultTransport
+	HTTP           http.RoundTripper // fetches the keys; nil: as http.DefaultTransport
 }
 
 // Kind says what became of a request.

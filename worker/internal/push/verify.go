@@ -30,7 +30,7 @@ func newVerifier(ctx context.Context, cfg Config) (*verifier, error) {
 	}
 	base := cfg.HTTP
 	if base == nil {
-		base = http.DefaultTransport
+		base = http.DefaultTransport.(*http.Transport).Clone()
 	}
 	v, err := idtoken.NewValidator(ctx, option.WithHTTPClient(&http.Client{Transport: certsFrom{certs, base}}))
 	if err != nil {
