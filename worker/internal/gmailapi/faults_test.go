@@ -124,7 +124,7 @@ func TestAPassingFaultPasses(t *testing.T) {
 func TestARejectedTokenIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := &script{answers: []answer{{status: 401}}}
-		failedGet(t, base, &numbered{})
+		_ = failedGet(t, base, &numbered{})
 		if want := "Bearer token-1,Bearer token-2"; strings.Join(base.tokens, ",") != want {
 			t.Errorf("tokens %v, want %s", base.tokens, want)
 		}

@@ -37,7 +37,7 @@ type grants struct {
 	asked  int // of the token endpoint
 }
 
-func (g *grants) Token(ctx context.Context, _ string) (string, error) {
+func (g *grants) Token(context.Context, string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.access != "" {
@@ -163,7 +163,7 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 		rec.Header()[k] = v
 	}
 	rec.WriteHeader(a.status)
-	rec.WriteString(a.body)
+	_, _ = rec.WriteString(a.body)
 	return rec.Result(), nil
 }
 
