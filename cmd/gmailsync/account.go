@@ -18,7 +18,7 @@ func (a *app) accountCommand() *cobra.Command {
 		Use:   "account",
 		Short: "Add, list, remove and resync mirrored accounts; works beside a running worker",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			return usageError{errors.New("account: say add, list, remove or resync")}
 		},
 	}

@@ -159,7 +159,7 @@ func (d *demo) run(ctx context.Context, a *app, log *zap.Logger) (err error) {
 		defer cancel()
 		err = errors.Join(err, d.worker.Stop(stopping))
 	}()
-	return d.play(ctx, a)
+	return d.play(ctx)
 }
 
 // fill connects the mailboxes and puts their past into them.
@@ -223,7 +223,7 @@ func (d *demo) nameOf(account string) string {
 }
 
 // play connects the accounts, lets the mailboxes live while they are imported, compares, and goes on until ctx ends.
-func (d *demo) play(ctx context.Context, a *app) error {
+func (d *demo) play(ctx context.Context) error {
 	d.screen.line("Simulated Gmail: %d mailboxes of %d messages, %d units a minute each, measured by a %s minute.",
 		len(d.accounts), len(d.accounts[0].past), d.options.userLimit, d.options.metering)
 	for _, acc := range d.accounts {
@@ -236,7 +236,7 @@ func (d *demo) play(ctx context.Context, a *app) error {
 	living, stopLife := context.WithCancel(ctx)
 	defer stopLife()
 	lives, living := errgroup.WithContext(living)
-	err := d.importAll(ctx, lives, living)
+	err := d.importAll(ctx, living, lives)
 	stopLife()
 	if err := errors.Join(err, lives.Wait()); err != nil {
 		return err
@@ -267,7 +267,7 @@ func (d *demo) play(ctx context.Context, a *app) error {
 }
 
 // importAll waits until every account is live; each mailbox starts to change once its import lists threads.
-func (d *demo) importAll(ctx context.Context, lives *errgroup.Group, living context.Context) error {
+func (d *demo) importAll(ctx, living context.Context, lives *errgroup.Group) error {
 	tick := time.NewTicker(demoRefresh)
 	defer tick.Stop()
 	for {
@@ -282,7 +282,7 @@ func (d *demo) importAll(ctx context.Context, lives *errgroup.Group, living cont
 			case acc.begun.IsZero() && acc.status.Run.Listed > 0:
 				acc.begun = time.Now()
 				acc.units = -d.unitsOf(acc)
-				d.startLife(lives, living, i)
+				d.startLife(living, lives, i)
 			case acc.ended.IsZero() && acc.status.Live():
 				acc.ended = time.Now()
 				acc.units += d.unitsOf(acc)
@@ -300,7 +300,7 @@ func (d *demo) importAll(ctx context.Context, lives *errgroup.Group, living cont
 	}
 }
 
-func (d *demo) startLife(lives *errgroup.Group, living context.Context, i int) {
+func (d *demo) startLife(living context.Context, lives *errgroup.Group, i int) {
 	acc := d.accounts[i]
 	l := &life{
 		sim: d.sim, address: acc.account.Address, old: acc.past,
@@ -333,7 +333,7 @@ func (d *demo) live(ctx context.Context) error {
 	d.screen.line("Live: mail goes on arriving and is mirrored as it comes. Ctrl-C ends.")
 	lives, living := errgroup.WithContext(ctx)
 	for i := range d.accounts {
-		d.startLife(lives, living, i)
+		d.startLife(living, lives, i)
 	}
 	tick := time.NewTicker(demoRefresh)
 	defer tick.Stop()

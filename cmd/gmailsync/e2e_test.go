@@ -26,21 +26,29 @@ const patience = 4 * time.Minute
 
 var built struct {
 	once sync.Once
-	path string
+	dir  string
 	err  error
+}
+
+// TestMain has the folder of the program, which outlives each test.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "gmailsync-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built.dir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // binary builds the program once for all tests of this package.
 func binary(t *testing.T) string {
 	t.Helper()
+	path := filepath.Join(built.dir, "gmailsync")
 	built.once.Do(func() {
-		dir, err := os.MkdirTemp("", "gmailsync-e2e-")
-		if err != nil {
-			built.err = err
-			return
-		}
-		built.path = filepath.Join(dir, "gmailsync")
-		out, err := exec.CommandContext(context.Background(), "go", "build", "-o", built.path, ".").CombinedOutput()
+		out, err := exec.CommandContext(context.Background(), "go", "build", "-o", path, ".").CombinedOutput()
 		if err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
@@ -48,7 +56,7 @@ func binary(t *testing.T) string {
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
-	return built.path
+	return path
 }
 
 // process is a running gmailsync; the end of the test kills it if it still runs.
@@ -88,12 +96,12 @@ func start(t *testing.T, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.Close()
+	_ = w.Close()
 	p.out = bufio.NewReader(stdout)
 	go func() { p.exited <- p.cmd.Wait() }()
 	t.Cleanup(func() {
-		p.signal(syscall.SIGKILL)
-		stdout.Close()
+		_ = p.signal(syscall.SIGKILL)
+		_ = stdout.Close()
 		if t.Failed() {
 			t.Logf("gmailsync %v: %s", args, p.stderr)
 		}
