@@ -64,7 +64,7 @@ func liveRedis(ctx context.Context, file string) (string, bool) {
 	}
 	addr := strings.TrimSpace(string(data))
 	probe := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
-	defer probe.Close()
+	defer func() { _ = probe.Close() }()
 	return addr, probe.Ping(ctx).Err() == nil
 }
 

@@ -130,7 +130,7 @@ func (w *Worker) start(ctx context.Context) error {
 }
 
 // Stop ends the worker in the order intake, handlers, watch renewal, broker, store, listeners of figures. Handlers
-// get until ctx ends, then they are cancelled; what they left is work that the database still says is open. A second
+// get until ctx ends, then they are canceled; what they left is work that the database still says is open. A second
 // call does nothing.
 func (w *Worker) Stop(ctx context.Context) error {
 	w.stopOnce.Do(func() { w.stopErr = w.stop(ctx) })

@@ -225,7 +225,7 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 
 	m, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
 	r.must(err)
-	defer m.Close()
+	defer func() { r.must(m.Close()) }()
 	v, err := m.Verify(t.Context(), id)
 	r.must(err)
 	if v.Missing != 1 || v.Extra != 1 || v.Different != 1 || v.Equal() {
