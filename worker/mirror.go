@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +27,8 @@ import (
 type Mirror struct {
 	cfg      configs.Config
 	log      *zap.Logger
+	isWorker bool
+	events   *guardEvents
 	store    *sqlite.Store
 	tokens   *tokens.Source
 	rdb      redis.UniversalClient // nil when the guard is off
@@ -36,20 +41,34 @@ type Mirror struct {
 }
 
 // OpenMirror opens the store, the guard and Gmail as configured, for use beside a worker or without one. Redis and Gmail
-// are not asked before they are needed.
+// are not asked before they are needed. A store that does not exist is an error: the configuration names another one.
 func OpenMirror(ctx context.Context, cfg configs.Config, log *zap.Logger) (*Mirror, error) {
+	if _, err := os.Stat(cfg.Store.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, &configs.Error{
+			Key: "store.path", Value: cfg.Store.Path,
+			Allowed: "a file that exists: name the worker's configuration with -c, or make the store with `gmailsync account add`",
+		}
+	}
+	return openMirror(ctx, cfg, log, false)
+}
+
+// CreateMirror is OpenMirror that makes a missing store.
+func CreateMirror(ctx context.Context, cfg configs.Config, log *zap.Logger) (*Mirror, error) {
 	return openMirror(ctx, cfg, log, false)
 }
 
 func openMirror(ctx context.Context, cfg configs.Config, log *zap.Logger, isWorker bool) (*Mirror, error) {
-	m := &Mirror{cfg: cfg, log: log}
-	if err := m.open(ctx, isWorker); err != nil {
+	m := &Mirror{cfg: cfg, log: log, isWorker: isWorker, events: newGuardEvents(log)}
+	if err := m.open(ctx); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *Mirror) open(ctx context.Context, isWorker bool) error {
+func (m *Mirror) open(ctx context.Context) error {
+	if err := checkFolder(m.cfg.Store.Path); err != nil {
+		return err
+	}
 	keyFile := m.cfg.Store.KeyFile
 	if keyFile == "" {
 		keyFile = m.cfg.Store.Path + ".key"
@@ -66,15 +85,32 @@ func (m *Mirror) open(ctx context.Context, isWorker bool) error {
 		Store: m.store, Cipher: cipher, Log: m.log,
 	})
 	if m.cfg.Guard.Enabled {
-		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, isWorker); err != nil {
+		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, m.isWorker); err != nil {
 			return err
 		}
-		if m.guard, err = gmailquota.New(m.rdb, guardConfig(m.cfg)); err != nil {
+		if m.guard, err = gmailquota.New(m.rdb, guardConfig(m.cfg), gmailquota.WithObserver(m.events.observe)); err != nil {
 			return fmt.Errorf("guard: %w", err)
 		}
 	}
 	m.gmail, err = gmailapi.New(m.gmailConfig(m.tokens))
 	return err
+}
+
+// checkFolder says in the configuration's terms that the store's folder is missing, before the key or the store do in
+// theirs.
+func checkFolder(path string) error {
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return &configs.Error{Key: "store.path", Value: path, Allowed: "a file in a folder that exists"}
+	}
+	return nil
+}
+
+// WorkerRuns tells whether a worker runs on this store now.
+func (m *Mirror) WorkerRuns() bool {
+	lock := workerLock(m.cfg)
+	free, err := lock.TryLock()
+	_ = lock.Close() // of a lock that was free, or was not taken
+	return err == nil && !free
 }
 
 // Close frees what OpenMirror opened. A second call does nothing.
@@ -147,10 +183,14 @@ func (m *Mirror) Accounts(ctx context.Context) ([]AccountStatus, error) {
 		return nil, err
 	}
 	all := make([]AccountStatus, 0, len(accounts))
+	quota := m.quota
 	for _, a := range accounts {
 		s, err := m.status(ctx, a)
 		if err != nil {
 			return nil, fmt.Errorf("account %s: %w", a.ID, err)
+		}
+		if s.Quota = quota(ctx, a.ID); !s.Quota.Known {
+			quota = unknownQuota // each question to a Redis that is away takes its timeout
 		}
 		all = append(all, s)
 	}

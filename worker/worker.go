@@ -34,7 +34,7 @@ func WithLogger(log *zap.Logger) Option { return func(w *Worker) { w.log = log }
 // WithObserver sets the observer of cursors.
 func WithObserver(o Observer) Option { return func(w *Worker) { w.observe = o } }
 
-// WithPushListener serves the push endpoint on l instead of push.listen. The worker closes it.
+// WithPushListener serves the push endpoint on l instead of push.listen. A worker that was started closes it.
 func WithPushListener(l net.Listener) Option { return func(w *Worker) { w.pushListener = l } }
 
 // WithConfigFile names the file whose changes take effect while the worker runs (guard.failOpen).
@@ -69,7 +69,10 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	for _, o := range opts {
 		o(w)
 	}
-	if err := w.claim(); err != nil {
+	if err := checkFolder(cfg.Store.Path); err != nil {
+		return nil, err
+	}
+	if err := w.claim(ctx); err != nil {
 		return nil, err
 	}
 	var err error
@@ -82,10 +85,22 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	return w, nil
 }
 
+// claimTimeout bounds the wait for a store's lock.
+const claimTimeout = time.Second
+
+// workerLock is held by the worker that runs on a store.
+func workerLock(cfg configs.Config) *flock.Flock { return flock.New(cfg.Store.Path + ".worker.lock") }
+
 // claim keeps a second worker off the store: its queue in the process would work on everything once more.
-func (w *Worker) claim() error {
-	w.lock = flock.New(w.cfg.Store.Path + ".worker.lock")
-	ok, err := w.lock.TryLock()
+func (w *Worker) claim(ctx context.Context) error {
+	w.lock = workerLock(w.cfg)
+	// Not at once: a command that looks whether a worker runs holds the lock for a moment.
+	wait, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	ok, err := w.lock.TryLockContext(wait, claimTimeout/10)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("store.path: lock: %w", err)
 	}

@@ -142,7 +142,7 @@ func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, e
 		if err != nil {
 			return decodedThread{}, err
 		}
-		return decodeThread(body)
+		return decodeThread(id, body)
 	})
 	if err != nil {
 		return consumers.Thread{}, err
@@ -163,7 +163,7 @@ func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message,
 		if err != nil {
 			return nil, err
 		}
-		return decodeMessage(body)
+		return decodeMessage(id, body)
 	})
 	if err != nil {
 		return consumers.Message{}, err
