@@ -56,8 +56,9 @@ func (l *life) step(now time.Time) error {
 	case n < 9:
 		what, do = "trashed", l.trash
 	}
+	before := l.sim.HistoryID(l.address)
 	id, err := do()
-	if err == nil {
+	if err == nil && id > before { // a label that was there already is no change
 		l.changed(change{what: what, historyID: id, at: now})
 	}
 	return err
