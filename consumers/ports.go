@@ -124,7 +124,7 @@ type HistoryStep struct {
 	Gone     []string  // message ids that stayed 404: stored as deleted
 	Retry    []Fetch   // fetches that failed: written to the retry list
 	Fetched  []string  // message ids to take off the retry list
-	Cursor   HistoryID // moves the cursor if greater
+	Cursor   HistoryID // moves the cursor if greater; an account without one waits for its run's baseline
 }
 
 // DeadLetter is work that was given up, with its cause.
@@ -155,7 +155,7 @@ type Store interface {
 	// ActiveRun returns the account's active run, or ErrNoRun.
 	ActiveRun(ctx context.Context, account string) (Run, error)
 	// PinBaseline stores the run's baseline, once: a later call changes nothing. The account's cursor becomes the
-	// baseline where it has none or where the run is a resync.
+	// baseline where it has none, or where the run is a resync and it is lower.
 	PinBaseline(ctx context.Context, run string, baseline HistoryID) error
 	// AddPage stores one page of the listing: its threads as batches of at most batchSize, and the token of the next
 	// page (empty: the listing is complete). It changes nothing unless pageToken is still the run's PageToken and the

@@ -154,7 +154,9 @@ func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.Hist
 		a.applyGone(step, marks)
 		a.updateRetries(step)
 		a.markThreads(step, marks, now)
-		a.Cursor = max(a.Cursor, step.Cursor)
+		if a.Cursor > 0 {
+			a.Cursor = max(a.Cursor, step.Cursor)
+		}
 		return nil
 	})
 }

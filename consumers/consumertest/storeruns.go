@@ -100,7 +100,7 @@ func (s *Store) PinBaseline(ctx context.Context, runID string, baseline consumer
 		}
 		r.Baseline = baseline
 		if a.Cursor == 0 || r.Kind == consumers.RunResync {
-			a.Cursor = baseline
+			a.Cursor = max(a.Cursor, baseline)
 		}
 		return nil
 	})

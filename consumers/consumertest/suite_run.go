@@ -74,6 +74,22 @@ var runTests = map[string]func(*env){
 		}
 	},
 
+	"a resync's baseline never moves the cursor back": func(e *env) {
+		e.imported()
+		e.apply(consumers.HistoryStep{Cursor: 5000})
+		e.started(consumers.RunResync, 4990) // read before history had moved on
+		if c := e.account().Cursor; c != 5000 {
+			e.Errorf("cursor %d, want 5000", c)
+		}
+	},
+
+	"history gives no account its first cursor": func(e *env) {
+		e.apply(consumers.HistoryStep{Cursor: 120})
+		if c := e.account().Cursor; c != 0 {
+			e.Errorf("cursor %d, want none before a run has a baseline", c)
+		}
+	},
+
 	// relaticle/relaticle#640
 	"a page handled twice is stored once": func(e *env) {
 		run := e.started(consumers.RunImport, 100)

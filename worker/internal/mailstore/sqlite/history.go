@@ -399,9 +399,10 @@ func (a *applying) writeThreads() error {
 	return nil
 }
 
+// moveCursor never gives an account its first cursor: that is a run's baseline, and the account may be being removed.
 func (a *applying) moveCursor() error {
-	h := mailstore.HistoryText(a.step.Cursor)
-	_, err := a.exec(`UPDATE accounts SET cursor_history_id = ?1 WHERE id = ?2 AND cursor_history_id < ?1`, h, a.account)
+	_, err := a.exec(`UPDATE accounts SET cursor_history_id = ?1 WHERE id = ?2 AND cursor_history_id < ?1 AND cursor_history_id > ?3`,
+		mailstore.HistoryText(a.step.Cursor), a.account, noHistory)
 	return err
 }
 

@@ -70,7 +70,9 @@ func open(ctx context.Context, path string) (*Store, error) {
 	}
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
-	return &Store{read: read, writer: w}, nil
+	s := &Store{read: read, writer: w}
+	s.forgetThreads(ctx)
+	return s, nil
 }
 
 // lockRetry is how often another process that migrates is looked at; it takes some milliseconds.
