@@ -54,8 +54,8 @@ func (d *demo) printSummary(r report) {
 			acc.MessagesStored, acc.State)
 	}
 	line("  compared message by message: %d missing, %d extra, %d different", r.Verify.Missing, r.Verify.Extra, r.Verify.Different)
-	line("  Gmail: %d units, %d calls refused; at most %d units of a user in any 60 s (limit %d), at most %d calls of a user at a time",
-		r.Gmail.Units, r.Gmail.Refused, r.Gmail.MaxUserUnits60s, d.options.userLimit, r.Gmail.MaxUserInFlight)
+	line("  Gmail: %d units, %d calls refused; a user used at most %d of %d units in any 60 s",
+		r.Gmail.Units, r.Gmail.Refused, r.Gmail.MaxUserUnits60s, d.options.userLimit)
 	if r.Gmail.SustainedUse > 0 {
 		line("  an import used %.0f %% of its user's limit", 100*r.Gmail.SustainedUse)
 	}
