@@ -66,6 +66,9 @@ func openMirror(ctx context.Context, cfg configs.Config, log *zap.Logger, isWork
 }
 
 func (m *Mirror) open(ctx context.Context) error {
+	if err := checkGuard(m.cfg); err != nil {
+		return err
+	}
 	if err := checkFolder(m.cfg.Store.Path); err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,6 +31,31 @@ func guardConfig(cfg configs.Config) gmailquota.Config {
 	c.FailOpen, c.LocalFallback, c.Workers = g.FailOpen, g.LocalFallback, g.Workers
 	c.RedisTimeout = cfg.Redis.Timeout
 	return c
+}
+
+// checkGuard says in the configuration's terms what the guard would refuse, before anything is made on disk.
+func checkGuard(cfg configs.Config) error {
+	var wrong *gmailquota.ConfigError
+	if err := guardConfig(cfg).Validate(); !cfg.Guard.Enabled || !errors.As(err, &wrong) {
+		return nil
+	}
+	return &configs.Error{Key: guardKey(wrong.Field), Value: wrong.Value, Allowed: wrong.Allowed}
+}
+
+// guardKey is the setting from which guardConfig took a field.
+func guardKey(field string) string {
+	switch field {
+	case "UserCapacity":
+		return "guard.perUserCapacityUnits"
+	case "UserRefill":
+		return "guard.perUserRefillUnitsPerMinute"
+	case "RedisTimeout":
+		return "redis.timeout"
+	}
+	if method, ok := strings.CutPrefix(field, "Prices["); ok {
+		return "guard.prices." + strings.Trim(method, `"]`)
+	}
+	return "guard." + strings.ToLower(field[:1]) + field[1:]
 }
 
 // gmailConfig is how Gmail is called with the access tokens of t.

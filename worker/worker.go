@@ -69,6 +69,9 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	for _, o := range opts {
 		o(w)
 	}
+	if err := checkGuard(cfg); err != nil {
+		return nil, err
+	}
 	if err := checkFolder(cfg.Store.Path); err != nil {
 		return nil, err
 	}
