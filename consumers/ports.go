@@ -162,6 +162,9 @@ type Store interface {
 	// run is not Listed, so that a page handled twice is stored once. A thread listed twice counts once. In a resync a
 	// thread that is stored, complete and has the listed history id counts as stored at once.
 	AddPage(ctx context.Context, run, pageToken string, page ThreadPage, batchSize int) error
+	// Relist begins a run's listing again at its first page, as Gmail refuses pageToken. It changes nothing unless that is
+	// still the run's PageToken and the run is not Listed. What was listed stays.
+	Relist(ctx context.Context, run, pageToken string) error
 	// QueueAbsent queues, once, each stored thread that a fully Listed resync did not name: fetching it tells whether
 	// it is gone. It reports how many.
 	QueueAbsent(ctx context.Context, run string, batchSize int) (int, error)

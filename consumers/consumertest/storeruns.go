@@ -131,6 +131,16 @@ func (s *Store) AddPage(ctx context.Context, runID, pageToken string, page consu
 	})
 }
 
+// Relist implements consumers.Store.
+func (s *Store) Relist(ctx context.Context, runID, pageToken string) error {
+	return s.inRun(ctx, "Relist", runID, func(_ *account, r *run) error {
+		if !r.Listed && r.PageToken == pageToken {
+			r.PageToken = ""
+		}
+		return nil
+	})
+}
+
 // current tells whether the stored thread is the listed one. A record after the run's baseline proves nothing: changes
 // between the old cursor and the baseline are still unknown.
 func (a *account) current(r *run, ref consumers.ThreadRef) bool {

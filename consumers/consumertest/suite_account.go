@@ -37,6 +37,7 @@ var accountTests = map[string]func(*env){
 		_, noRun["ActiveRun"] = s.ActiveRun(e.ctx, acct)
 		noRun["PinBaseline"] = s.PinBaseline(e.ctx, "no-run", 1)
 		noRun["AddPage"] = s.AddPage(e.ctx, "no-run", "", consumers.ThreadPage{}, batchSize)
+		noRun["Relist"] = s.Relist(e.ctx, "no-run", "p")
 		_, noRun["QueueAbsent"] = s.QueueAbsent(e.ctx, "no-run", batchSize)
 		_, noRun["OpenBatches"] = s.OpenBatches(e.ctx, "no-run", 1, now)
 		_, noRun["SaveThread"] = s.SaveThread(e.ctx, b, snapshot("t1", 1), now)

@@ -102,6 +102,27 @@ var runTests = map[string]func(*env){
 		e.equal("progress", e.progress(), consumers.Progress{Listed: 4, Open: 4, Pending: 2})
 	},
 
+	"a listing that begins again counts each thread once": func(e *env) {
+		run := e.started(consumers.RunImport, 100)
+		page := consumers.ThreadPage{Threads: []consumers.ThreadRef{ref("t1", 1), ref("t2", 2)}, Next: "p2"}
+		e.must(e.Store.AddPage(e.ctx, run.ID, "", page, batchSize))
+		e.must(e.Store.Relist(e.ctx, run.ID, "p1")) // somebody else's token: it was replaced meanwhile
+		if token := e.active().PageToken; token != "p2" {
+			e.Errorf("page token %q, want p2", token)
+		}
+		e.must(e.Store.Relist(e.ctx, run.ID, "p2"))
+		if token := e.active().PageToken; token != "" {
+			e.Errorf("page token %q, want the first page's", token)
+		}
+		page = consumers.ThreadPage{Threads: append(page.Threads, ref("t3", 3))}
+		e.must(e.Store.AddPage(e.ctx, run.ID, "", page, batchSize))
+		e.must(e.Store.Relist(e.ctx, run.ID, ""))
+		if !e.active().Listed {
+			e.Error("a complete listing began again")
+		}
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 3, Open: 3, Pending: 2})
+	},
+
 	"a page may be empty and not be the last": func(e *env) {
 		run := e.started(consumers.RunImport, 100)
 		e.must(e.Store.AddPage(e.ctx, run.ID, "", consumers.ThreadPage{Next: "p2"}, batchSize))

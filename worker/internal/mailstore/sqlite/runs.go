@@ -153,6 +153,17 @@ func (s *Store) AddPage(ctx context.Context, run, pageToken string, page consume
 	})
 }
 
+// Relist implements consumers.Store.
+func (s *Store) Relist(ctx context.Context, run, pageToken string) error {
+	return s.write(ctx, func(t *tx) error {
+		if _, err := t.run(runByID, run); err != nil {
+			return err
+		}
+		_, err := t.exec(`UPDATE runs SET page_token = '' WHERE id = ? AND page_token = ? AND listed = 0`, run, pageToken)
+		return err
+	})
+}
+
 // sortPage splits a page's threads that are new to the run: those to fetch, and those whose stored form is current.
 // That is so if a snapshot at the listed id is stored, or if records before the baseline led there. A record after the
 // baseline proves nothing: changes between the old cursor and the baseline are still unknown.
