@@ -287,6 +287,21 @@ func TestFaultsOfTheEndpointArePassing(t *testing.T) {
 	}
 }
 
+// Errors go to logs and to the store: only what looks like an error code is repeated.
+func TestErrorsOfTheEndpointAreNotRepeatedUnread(t *testing.T) {
+	for code, want := range map[string]string{
+		"invalid_client": "invalid_client", "": "no reason given", "no account ann@example.com": "no reason given",
+		strings.Repeat("x", 65): "no reason given", `a\nb`: "no reason given",
+	} {
+		s, _ := setup(t, always(400, `{"error":"`+code+`","error_description":"of ann@example.com"}`))
+		_, err := s.Exchange(t.Context(), "r9")
+		var me *consumers.MailboxError
+		if !errors.As(err, &me) || me.Reason != want || strings.Contains(err.Error(), "example") {
+			t.Errorf("%q: %v; want reason %q", code, err, want)
+		}
+	}
+}
+
 // O02: openclaw/gogcli#373, golang/oauth2#84.
 func TestTheRefreshTokenIsNeverOverwrittenWithNothing(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
