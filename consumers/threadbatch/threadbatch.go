@@ -140,8 +140,13 @@ func (r *rest) add(due time.Time, cause error) {
 	}
 }
 
-// fetchOne brings one thread into the store.
-func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, id string) error {
+// fetchOne brings one thread into the store. A panic is this thread's failure.
+func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, id string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = consumers.Caught(h.Log, b.Account, p)
+		}
+	}()
 	thread, err := mailbox.GetThread(ctx, id)
 	if err != nil {
 		if consumers.FaultOf(err) == consumers.Gone {

@@ -310,6 +310,43 @@ func TestThreadThatCannotBeStoredFailsAlone(t *testing.T) {
 	})
 }
 
+func TestThreadThatPanicsFailsAlone(t *testing.T) {
+	for _, where := range []string{"fetched", "stored"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 5, 5)
+				poison := f.threads[1]
+				fetching := ""
+				f.box.OnCall = func(op, id string) {
+					if op == consumertest.OpGetThread {
+						fetching = id
+					}
+					if where == "fetched" && id == poison {
+						panic("a piece of mail")
+					}
+				}
+				f.store.Fail = func(method string) error {
+					if where == "stored" && method == "SaveThread" && fetching == poison {
+						panic("a piece of mail")
+					}
+					return nil
+				}
+				expect(t, "verdict", f.handle().Verdict, consumers.VerdictRequeue)
+				expect(t, "stored", f.progress().Stored, 4)
+				f.handleUntilDone()
+				dead := f.store.DeadLetters(account)
+				if len(dead) != 1 {
+					t.Fatalf("got %d dead letters, want 1", len(dead))
+				}
+				expect(t, "thread", dead[0].ThreadID, poison)
+				expect(t, "attempts", dead[0].Attempts, 8)
+				expect(t, "cause", dead[0].Cause, "panic: string")
+				expect(t, "calls", f.box.Calls(consumertest.OpGetThread)+map[string]int{"fetched": 8}[where], 4+8)
+			})
+		})
+	}
+}
+
 func TestStoreThatIsAwayCountsAgainstNoThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 5, 5)
