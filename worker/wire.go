@@ -129,11 +129,6 @@ func (w *Worker) buildConsumers() error {
 	return nil
 }
 
-// receiver hands the queue's messages to a runner.
-func receiver(r *consumers.Runner) func(data []byte, published time.Time, ack, nack func()) {
-	return func(data []byte, _ time.Time, ack, nack func()) { r.Receive(data, ack, nack) }
-}
-
 // watchConfig lets a change of guard.failOpen in the file take effect, until ctx ends. Everything else needs a restart.
 func (w *Worker) watchConfig(ctx context.Context) {
 	failOpen := w.cfg.Guard.FailOpen

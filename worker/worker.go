@@ -134,7 +134,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	for kind, r := range w.runners {
 		r.Start()
-		w.services.Go(func() { w.queue.Receive(intake, kind, receiver(r)) })
+		w.services.Go(func() { w.queue.Receive(intake, kind, r.Receive) })
 	}
 	w.services.Go(func() { w.renewWatches(intake) })
 	if w.configFile != "" {
