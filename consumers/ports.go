@@ -177,6 +177,9 @@ type Store interface {
 	// messages that the snapshot lacks become deleted unless they are newer than it. It reports false, and leaves the
 	// thread open, if history has named a change newer than the snapshot.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
+	// AcceptThread stores a snapshot as SaveThread does and takes it as the whole thread, whatever history has named: for a
+	// thread whose own history id never gets there. Named messages that are not stored go on the retry list, due at now.
+	AcceptThread(ctx context.Context, b Batch, t Thread, now time.Time) error
 	// ThreadGone stores that a batch's thread does not exist: its messages are deleted.
 	ThreadGone(ctx context.Context, b Batch, threadID string, now time.Time) error
 	// ThreadFailed counts a real failure (never a denial). At maxAttempts the thread becomes a dead letter and the batch
@@ -192,8 +195,8 @@ type Store interface {
 	Messages(ctx context.Context, account string, ids []string) (map[string]HistoryID, error)
 	// Threads tells what is known of these threads; one that is missing is not known.
 	Threads(ctx context.Context, account string, ids []string) (map[string]ThreadState, error)
-	// ApplyHistory stores one step. A label change for a message that is not stored is kept as a mark on the thread, so
-	// that an older snapshot does not count as complete (see SaveThread).
+	// ApplyHistory stores one step. A message that is named, not stored and left to the active run is noted as wanted, so
+	// that an older snapshot does not count as complete (see SaveThread); its deletion ends that.
 	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error
 	// DueFetches returns the retry list's entries that are due, oldest first.
 	DueFetches(ctx context.Context, account string, now time.Time, limit int) ([]Fetch, error)

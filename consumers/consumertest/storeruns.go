@@ -241,6 +241,18 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.
 	return complete, err
 }
 
+// AcceptThread implements consumers.Store.
+func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumers.Thread, now time.Time) error {
+	return s.inBatch(ctx, "AcceptThread", b, func(a *account, r *run) error {
+		if !a.saveSnapshot(th) {
+			a.fetchWanted(th.ID, now)
+			a.saveSnapshot(th)
+		}
+		r.settle(th.ID, "stored")
+		return nil
+	})
+}
+
 // ThreadGone implements consumers.Store.
 func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.inBatch(ctx, "ThreadGone", b, func(a *account, r *run) error {

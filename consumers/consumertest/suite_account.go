@@ -41,6 +41,7 @@ var accountTests = map[string]func(*env){
 		_, noRun["QueueAbsent"] = s.QueueAbsent(e.ctx, "no-run", batchSize)
 		_, noRun["OpenBatches"] = s.OpenBatches(e.ctx, "no-run", 1, now)
 		_, noRun["SaveThread"] = s.SaveThread(e.ctx, b, snapshot("t1", 1), now)
+		noRun["AcceptThread"] = s.AcceptThread(e.ctx, b, snapshot("t1", 1), now)
 		noRun["ThreadGone"] = s.ThreadGone(e.ctx, b, "t1", now)
 		_, noRun["ThreadFailed"] = s.ThreadFailed(e.ctx, b, "t1", "x", 3, now)
 		_, noRun["FinishBatch"] = s.FinishBatch(e.ctx, b)

@@ -7,7 +7,7 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-// setAside knows which threads of a batch failed and when each may be tried again. A batch comes back often, whenever its
+// setAside knows which threads of a batch failed, or came out of date, and when each may be tried again. A batch comes back often, whenever its
 // quota wait is over; without this a thread would use up its attempts within seconds of a passing fault. It is in memory
 // only: a restart tries at once.
 type setAside struct {
@@ -16,7 +16,8 @@ type setAside struct {
 }
 
 type failure struct {
-	n     int // in a row
+	n     int // in a row, stale answers included
+	stale int // answers older than what history names
 	until time.Time
 }
 
@@ -25,6 +26,15 @@ const maxSetAside = 1000
 
 // failed notes a failure of a thread and returns when it may be tried again.
 func (s *setAside) failed(batch int64, thread string, now time.Time) time.Time {
+	return s.note(batch, thread, now, 0).until
+}
+
+// stale notes an answer that is older than what history names, and returns how many there were.
+func (s *setAside) stale(batch int64, thread string, now time.Time) int {
+	return s.note(batch, thread, now, 1).stale
+}
+
+func (s *setAside) note(batch int64, thread string, now time.Time, stale int) failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.batches == nil || (s.batches[batch] == nil && len(s.batches) >= maxSetAside) {
@@ -33,10 +43,12 @@ func (s *setAside) failed(batch int64, thread string, now time.Time) time.Time {
 	if s.batches[batch] == nil {
 		s.batches[batch] = map[string]failure{}
 	}
-	n := s.batches[batch][thread].n + 1
-	until := now.Add(consumers.Backoff(n))
-	s.batches[batch][thread] = failure{n, until}
-	return until
+	f := s.batches[batch][thread]
+	f.n++
+	f.stale += stale
+	f.until = now.Add(consumers.Backoff(f.n))
+	s.batches[batch][thread] = f
+	return f
 }
 
 // until tells when a thread may be tried again; zero if it has not failed.

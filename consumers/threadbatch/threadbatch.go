@@ -14,9 +14,10 @@ import (
 	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
-// staleWait is how long a thread is left alone that history says has changed since it was fetched: the change is being
-// applied just now.
-const staleWait = time.Second
+// maxStale is how many answers in a row may be older than what history names of the thread; the last one is taken as it is. Over
+// the backoff of a second, two and four that is no delay in Gmail any more: nothing says that a thread's history id is ever as
+// high as each record about it.
+const maxStale = 4
 
 var (
 	errStale    = errors.New("history names a newer state of a thread than was fetched")
@@ -95,7 +96,7 @@ func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consum
 		switch {
 		case err == nil:
 		case errors.Is(err, errStale):
-			left.add(time.Now().Add(staleWait), err)
+			left.add(h.aside.until(b.ID, id), err)
 		case ctx.Err() != nil || !countable(err):
 			return h.Failed(ctx, b.Account, err), false
 		default:
@@ -158,8 +159,15 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 	if err != nil {
 		return fmt.Errorf("store a thread: %w", err)
 	}
-	if !complete {
+	switch {
+	case complete:
+		return nil
+	case h.aside.stale(b.ID, id, time.Now()) < maxStale:
 		return errStale
+	}
+	h.Log.Debug("thread stays older than what history names, taken as it is", zap.String("account", consumers.ShortID(b.Account)))
+	if err := h.Store.AcceptThread(ctx, b, thread, time.Now()); err != nil {
+		return fmt.Errorf("store a thread as it is: %w", err)
 	}
 	return nil
 }

@@ -282,11 +282,52 @@ func TestThreadThatChangedMeanwhileIsFetchedAgainShortly(t *testing.T) {
 		}
 		out := f.handle()
 		expect(t, "verdict", out.Verdict, consumers.VerdictRequeue)
-		expect(t, "wait", out.After, staleWait)
+		expect(t, "wait", out.After > 0 && out.After <= time.Second, true)
 		f.box.OnCall = nil
 		f.box.Relabel(stale, []string{"STARRED"}, nil)
 		f.handleUntilDone()
 		expect(t, "calls", f.box.Calls(consumertest.OpGetThread), 4)
+	})
+}
+
+// oldIDs gives the fixture a thread of two messages, of which history has named the second and the mailbox has deleted it, so
+// that the thread's own id stays behind.
+func oldIDs(f *fixture) (thread string, deleted consumers.Change) {
+	f.box.OldThreadIDs = true
+	thread = f.threads[1]
+	m := f.box.Add(consumers.Message{ThreadID: thread})
+	named := consumers.Change{HistoryID: m.HistoryID, Kind: consumers.LabelsAdded, MessageID: m.ID, ThreadID: thread, Labels: []string{"STARRED"}}
+	f.must(f.store.ApplyHistory(f.Context(), account, consumers.HistoryStep{Changes: []consumers.Change{named}}, time.Now()))
+	return thread, consumers.Change{HistoryID: f.box.Delete(m.ID), Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: thread}
+}
+
+// It was fetched without end, forty units a second.
+func TestThreadWhoseIDStaysBehindIsTakenAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 3, 3)
+		thread, deleted := oldIDs(f)
+		start := time.Now()
+		f.handleUntilDone()
+		expect(t, "progress", f.progress(), consumers.Progress{Listed: 3, Stored: 3})
+		expect(t, "calls", f.box.Calls(consumertest.OpGetThread, thread), maxStale)
+		expect(t, "tries are spread", time.Since(start) > 5*time.Second, true)
+		list := f.store.Fetches(account)
+		if len(list) != 1 || list[0].MessageID != deleted.MessageID || list[0].Attempts != 0 {
+			t.Errorf("retry list %+v, want the message that history named", list)
+		}
+		expect(t, "dead letters", len(f.store.DeadLetters(account)), 0)
+	})
+}
+
+func TestDeletionOfTheNamedMessageMakesItsThreadWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 3, 3)
+		thread, deleted := oldIDs(f)
+		expect(t, "verdict", f.handle().Verdict, consumers.VerdictRequeue)
+		f.must(f.store.ApplyHistory(t.Context(), account, consumers.HistoryStep{Changes: []consumers.Change{deleted}}, time.Now()))
+		f.handleUntilDone()
+		expect(t, "calls", f.box.Calls(consumertest.OpGetThread, thread), 2)
+		expect(t, "retry list", len(f.store.Fetches(account)), 0)
 	})
 }
 

@@ -13,7 +13,7 @@ const emptied = `NOT EXISTS (SELECT 1 FROM runs WHERE account_id = ?1)
 	AND NOT EXISTS (SELECT 1 FROM messages WHERE account_id = ?1) AND NOT EXISTS (SELECT 1 FROM threads WHERE account_id = ?1)
 	AND NOT EXISTS (SELECT 1 FROM labels WHERE account_id = ?1) AND NOT EXISTS (SELECT 1 FROM fetches WHERE account_id = ?1)
 	AND NOT EXISTS (SELECT 1 FROM dead_letters WHERE account_id = ?1)
-	AND NOT EXISTS (SELECT 1 FROM attachments WHERE account_id = ?1)`
+	AND NOT EXISTS (SELECT 1 FROM attachments WHERE account_id = ?1) AND NOT EXISTS (SELECT 1 FROM wants WHERE account_id = ?1)`
 
 // RemoveAccount deletes an account and its mirror, in transactions of bounded size. The first one ends all that the account
 // has: tokens, address, cursor, watch and active run; the account stops. If the rest is cut off, removing it again goes on
@@ -77,6 +77,8 @@ func (s *Store) removeRows(ctx context.Context, id string) error {
 		`DELETE FROM threads WHERE account_id = ?1 AND id IN (SELECT id FROM threads WHERE account_id = ?1 LIMIT ?2)`,
 		`DELETE FROM labels WHERE account_id = ?1 AND id IN (SELECT id FROM labels WHERE account_id = ?1 LIMIT ?2)`,
 		`DELETE FROM fetches WHERE account_id = ?1 AND message_id IN (SELECT message_id FROM fetches WHERE account_id = ?1 LIMIT ?2)`,
+		`DELETE FROM wants WHERE account_id = ?1 AND (thread_id, message_id) IN
+			(SELECT thread_id, message_id FROM wants WHERE account_id = ?1 LIMIT ?2)`,
 		`DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE account_id = ? LIMIT ?)`,
 	} {
 		if err := s.deleteInSlices(ctx, q, id); err != nil {

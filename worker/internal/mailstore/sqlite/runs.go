@@ -120,7 +120,8 @@ func (s *Store) PinBaseline(ctx context.Context, run string, baseline consumers.
 // pageQuery tells, in the order of the page's ids, which the run already has and what is stored of each. A thread with
 // messages on the retry list is not whole.
 const pageQuery = `SELECT j.value, rt.thread_id IS NOT NULL,
-		COALESCE(t.complete, 0) AND t.want_history_id = '00000000000000000000' AND t.message_count > 0
+		COALESCE(t.complete, 0) AND t.message_count > 0
+		AND NOT EXISTS (SELECT 1 FROM wants w WHERE w.account_id = ?2 AND w.thread_id = j.value)
 		AND NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.thread_id = j.value), t.history_id, t.snapshot_history_id
 	FROM json_each(?3) j
 	LEFT JOIN run_threads rt ON rt.run_id = ?1 AND rt.thread_id = j.value
