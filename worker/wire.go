@@ -104,7 +104,7 @@ func (w *Worker) base() consumers.Base {
 func (w *Worker) buildConsumers() error {
 	c := w.cfg.Consumers
 	base := w.base()
-	onApplied := func(account string, cursor consumers.HistoryID, _ consumers.Job) { w.observe(account, uint64(cursor)) }
+	onApplied := func(account string, cursor consumers.HistoryID) { w.observe(account, uint64(cursor)) }
 	w.runners = map[consumers.Kind]*consumers.Runner{}
 	for _, r := range []struct {
 		kind    consumers.Kind
@@ -119,6 +119,7 @@ func (w *Worker) buildConsumers() error {
 	} {
 		runner, err := consumers.NewRunner(consumers.RunnerConfig{
 			Kind: r.kind, Workers: r.slots, MaxPark: c.MaxPark, MaxParked: c.MaxParked, SweepAfter: c.SweepAfter,
+			MaxAttempts: c.MaxAttempts,
 			Grace: time.Hour, // Stop's context ends it
 		}, r.handler, w.mirror.store, w.log)
 		if err != nil {
