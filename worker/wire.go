@@ -120,7 +120,7 @@ func (w *Worker) buildConsumers() error {
 		runner, err := consumers.NewRunner(consumers.RunnerConfig{
 			Kind: r.kind, Workers: r.slots, MaxPark: c.MaxPark, MaxParked: c.MaxParked, SweepAfter: c.SweepAfter,
 			MaxAttempts: c.MaxAttempts,
-			Grace: time.Hour, // Stop's context ends it
+			Grace:       time.Hour, // Stop's context ends it
 		}, r.handler, w.mirror.store, w.log)
 		if err != nil {
 			return fmt.Errorf("consumers: %w", err)
