@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,11 +12,17 @@ import (
 // cutAfter is a context that ends after a number of transactions: the process dies there.
 type cutAfter struct {
 	context.Context
-	left int
+	left atomic.Int64
+}
+
+func cut(ctx context.Context, transactions int) *cutAfter {
+	c := &cutAfter{Context: ctx}
+	c.left.Store(int64(transactions))
+	return c
 }
 
 func (c *cutAfter) Err() error {
-	if c.left--; c.left < 0 {
+	if c.left.Add(-1) < 0 {
 		return context.Canceled
 	}
 	return nil
@@ -69,24 +76,24 @@ func threadAt(h consumers.HistoryID) consumers.Thread {
 // An account that is removed only half and added again is imported from the start, wherever the removal was cut off.
 func TestRemovalCutOffAnywhereLeavesNoHoleForTheAccountAddedAgain(t *testing.T) {
 	s := openStore(t)
-	for cut := 1; ; cut++ {
+	for after := 1; ; after++ {
 		mirrored(t, s, "ann")
-		err := s.RemoveAccount(&cutAfter{t.Context(), cut}, "ann")
+		err := s.RemoveAccount(cut(t.Context(), after), "ann")
 		if err == nil {
-			if cut < 5 {
-				t.Fatalf("the removal was over after %d transactions", cut)
+			if after < 5 {
+				t.Fatalf("the removal was over after %d transactions", after)
 			}
 			return
 		}
 		if a, err := s.Account(t.Context(), "ann"); err != nil || a.State != consumers.Stopped || a.Address != "" || a.Cursor != 0 {
-			t.Fatalf("cut after %d: %+v, %v; want it stopped, without address and cursor", cut, a, err)
+			t.Fatalf("cut after %d: %+v, %v; want it stopped, without address and cursor", after, a, err)
 		}
 		// A history consumer was at work.
 		late := consumers.HistoryStep{Messages: []consumers.Message{{ID: "m3", ThreadID: "t3", HistoryID: 120}}, Cursor: 120}
 		if err := s.ApplyHistory(t.Context(), "ann", late, suiteTime); err != nil {
 			t.Fatal(err)
 		}
-		wantNew(t, s, cut)
+		wantNew(t, s, after)
 		if err := s.RemoveAccount(t.Context(), "ann"); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +101,7 @@ func TestRemovalCutOffAnywhereLeavesNoHoleForTheAccountAddedAgain(t *testing.T) 
 }
 
 // wantNew adds the account again and checks that it has nothing and that its import is due.
-func wantNew(t *testing.T, s *Store, cut int) {
+func wantNew(t *testing.T, s *Store, after int) {
 	t.Helper()
 	ctx := t.Context()
 	if err := s.AddAccount(ctx, consumers.Account{ID: "ann", Address: "ann@example.com"}, consumers.Sealed{}); err != nil {
@@ -105,15 +112,15 @@ func wantNew(t *testing.T, s *Store, cut int) {
 		t.Fatal(err)
 	}
 	if want := (consumers.Account{ID: "ann", Address: "ann@example.com", State: consumers.Importing}); a != want {
-		t.Errorf("cut after %d: added again it is %+v, want %+v", cut, a, want)
+		t.Errorf("cut after %d: added again it is %+v, want %+v", after, a, want)
 	}
 	live, err := s.live(ctx, "ann")
 	if err != nil || len(live) > 0 {
-		t.Errorf("cut after %d: %d messages are left, %v", cut, len(live), err)
+		t.Errorf("cut after %d: %d messages are left, %v", after, len(live), err)
 	}
 	jobs, err := s.DueJobs(ctx, suiteTime, suiteTime, 10)
 	if err != nil || len(jobs) != 1 || jobs[0].Kind != consumers.InitialSync || jobs[0].Run != "" {
-		t.Errorf("cut after %d: due are %+v, %v; want the first job", cut, jobs, err)
+		t.Errorf("cut after %d: due are %+v, %v; want the first job", after, jobs, err)
 	}
 }
 
@@ -126,7 +133,7 @@ func TestLateConsumersOfARemovedAccountKeepNothingAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RemoveAccount(&cutAfter{ctx, 1}, "ann"); err == nil {
+	if err := s.RemoveAccount(cut(ctx, 1), "ann"); err == nil {
 		t.Fatal("the removal was not cut off")
 	}
 	if n, err := s.QueueAbsent(ctx, run.ID, 5); n != 0 || err != nil {
@@ -164,7 +171,7 @@ func TestThreadsOfAFinishedRunGoInTheEnd(t *testing.T) {
 	if _, err := s.SaveThread(ctx, batches[0], threadAt(90), suiteTime); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := s.FinishRun(&cutAfter{ctx, 1}, run.ID, suiteTime); !done || err != nil {
+	if done, err := s.FinishRun(cut(ctx, 1), run.ID, suiteTime); !done || err != nil {
 		t.Fatalf("FinishRun = %v, %v; what is left to tidy up does not matter to it", done, err)
 	}
 	count := func() (n int) {
