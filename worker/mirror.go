@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
@@ -29,6 +30,7 @@ type Mirror struct {
 	log      *zap.Logger
 	isWorker bool
 	events   *guardEvents
+	lock     *flock.Flock // nil for a command that needs none
 	store    *sqlite.Store
 	tokens   *tokens.Source
 	rdb      redis.UniversalClient // nil when the guard is off
@@ -72,23 +74,27 @@ func (m *Mirror) open(ctx context.Context) error {
 	if err := checkFolder(m.cfg.Store.Path); err != nil {
 		return err
 	}
-	keyFile := m.cfg.Store.KeyFile
-	if keyFile == "" {
-		keyFile = m.cfg.Store.Path + ".key"
+	claim := m.claimIfFree
+	if m.isWorker {
+		claim = func() error { return m.claim(ctx) }
 	}
-	cipher, err := tokens.OpenCipher(keyFile)
-	if err != nil {
-		return fmt.Errorf("store.keyFile: %w", err)
+	if err := claim(); err != nil {
+		return err
 	}
+	var err error
 	if m.store, err = sqlite.Open(ctx, m.cfg.Store.Path); err != nil {
 		return fmt.Errorf("store.path: %w", err)
+	}
+	cipher, err := m.openCipher(ctx)
+	if err != nil {
+		return fmt.Errorf("store.keyFile: %w", err)
 	}
 	m.tokens = tokens.New(tokens.Config{
 		TokenURL: m.cfg.Gmail.TokenURL, ClientID: m.cfg.Gmail.ClientID, ClientSecret: m.cfg.Gmail.ClientSecret,
 		Store: m.store, Cipher: cipher, Log: m.log,
 	})
 	if m.cfg.Guard.Enabled {
-		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, m.isWorker); err != nil {
+		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, m.holds()); err != nil {
 			return err
 		}
 		if m.guard, err = gmailquota.New(m.rdb, guardConfig(m.cfg), gmailquota.WithObserver(m.events.observe)); err != nil {
@@ -99,6 +105,19 @@ func (m *Mirror) open(ctx context.Context) error {
 	return err
 }
 
+// openCipher makes the key where it is missing, unless tokens are stored that only the missing one opens.
+func (m *Mirror) openCipher(ctx context.Context) (*tokens.Cipher, error) {
+	keyFile := m.cfg.Store.KeyFile
+	if keyFile == "" {
+		keyFile = m.cfg.Store.Path + ".key"
+	}
+	accounts, err := m.store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tokens.OpenCipher(keyFile, len(accounts) == 0)
+}
+
 // checkFolder says in the configuration's terms that the store's folder is missing, before the key or the store do in
 // theirs.
 func checkFolder(path string) error {
@@ -106,14 +125,6 @@ func checkFolder(path string) error {
 		return &configs.Error{Key: "store.path", Value: path, Allowed: "a file in a folder that exists"}
 	}
 	return nil
-}
-
-// WorkerRuns tells whether a worker runs on this store now.
-func (m *Mirror) WorkerRuns() bool {
-	lock := workerLock(m.cfg)
-	free, err := lock.TryLock()
-	_ = lock.Close() // of a lock that was free, or was not taken
-	return err == nil && !free
 }
 
 // Close frees what OpenMirror opened. A second call does nothing.
@@ -129,7 +140,9 @@ func (m *Mirror) close() error {
 	}
 	if m.guard != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), m.cfg.Redis.Timeout)
-		errs = append(errs, m.guard.Close(ctx))
+		if err := m.guard.Close(ctx); err != nil {
+			m.log.Debug("Redis is not told which calls ended: their leases lapse by themselves", zap.Error(err))
+		}
 		cancel()
 	}
 	if m.rdb != nil {
@@ -140,6 +153,9 @@ func (m *Mirror) close() error {
 	}
 	if m.store != nil {
 		errs = append(errs, m.store.Close())
+	}
+	if m.lock != nil {
+		errs = append(errs, m.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -48,7 +48,7 @@ func (m *Mirror) status(ctx context.Context, a consumers.Account) (AccountStatus
 
 // quota reads an account's buckets. That Redis is away is not the reader's problem: the worker says it in its log.
 func (m *Mirror) quota(ctx context.Context, account string) QuotaStatus {
-	if m.guard == nil || m.embedded != nil && !m.isWorker {
+	if m.guard == nil || m.holds() && !m.isWorker {
 		return QuotaStatus{} // off, or a Redis of its own, in which nobody has called yet
 	}
 	snapshot, err := m.guard.Snapshot(ctx, account)

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
 	"go.uber.org/zap"
 
 	"github.com/gmailsync/gmailsync/configs"
@@ -49,7 +48,6 @@ type Worker struct {
 	configFile   string
 
 	mirror  *Mirror
-	lock    *flock.Flock // of the store
 	queue   *broker.Broker
 	runners map[consumers.Kind]*consumers.Runner
 	sweeper *consumers.Sweeper
@@ -69,49 +67,14 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	for _, o := range opts {
 		o(w)
 	}
-	if err := checkGuard(cfg); err != nil {
-		return nil, err
-	}
-	if err := checkFolder(cfg.Store.Path); err != nil {
-		return nil, err
-	}
-	if err := w.claim(ctx); err != nil {
-		return nil, err
-	}
 	var err error
 	if w.mirror, err = openMirror(ctx, cfg, w.log, true); err != nil {
-		return nil, errors.Join(err, w.lock.Close())
+		return nil, err
 	}
 	if err := w.build(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
-}
-
-// claimTimeout bounds the wait for a store's lock.
-const claimTimeout = time.Second
-
-// workerLock is held by the worker that runs on a store.
-func workerLock(cfg configs.Config) *flock.Flock { return flock.New(cfg.Store.Path + ".worker.lock") }
-
-// claim keeps a second worker off the store: its queue in the process would work on everything once more.
-func (w *Worker) claim(ctx context.Context) error {
-	w.lock = workerLock(w.cfg)
-	// Not at once: a command that looks whether a worker runs holds the lock for a moment.
-	wait, cancel := context.WithTimeout(ctx, claimTimeout)
-	defer cancel()
-	ok, err := w.lock.TryLockContext(wait, claimTimeout/10)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = nil
-	}
-	if err != nil {
-		return fmt.Errorf("store.path: lock: %w", err)
-	}
-	if !ok {
-		return errors.Join(fmt.Errorf("store.path: another worker runs on %s: stop it, or give this one a file of its own", w.cfg.Store.Path),
-			w.lock.Close())
-	}
-	return nil
 }
 
 // Mirror returns the stored mailboxes. It is closed by Stop.
@@ -184,7 +147,7 @@ func (w *Worker) close() error {
 	if w.queue != nil {
 		errs = append(errs, w.queue.Close())
 	}
-	errs = append(errs, w.mirror.Close(), w.lock.Close())
+	errs = append(errs, w.mirror.Close())
 	return errors.Join(errs...)
 }
 

@@ -286,29 +286,57 @@ func TestAStoreHasOneWorker(t *testing.T) {
 	r.must(w.Stop(t.Context()))
 }
 
-// A command beside a worker charges the worker's buckets; alone it has its own, and leaves nothing that a worker would
-// take for a Redis.
-func TestCommandsShareTheEmbeddedRedis(t *testing.T) {
+// Whoever comes first has the embedded Redis and all others charge the same buckets; a worker does not start beside one
+// that is not its own.
+func TestTheEmbeddedRedisIsOne(t *testing.T) {
 	r := newRig(t)
+	open := func() *Mirror {
+		t.Helper()
+		m, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
+		r.must(err)
+		return m
+	}
 	if _, err := OpenMirror(t.Context(), r.cfg, zap.NewNop()); err == nil {
 		t.Error("a store that does not exist was opened")
 	}
-	alone, err := CreateMirror(t.Context(), r.cfg, zap.NewNop())
+	first, err := CreateMirror(t.Context(), r.cfg, zap.NewNop())
 	r.must(err)
-	if _, err := os.Stat(r.cfg.Store.Path + ".redis"); alone.embedded == nil || err == nil {
-		t.Error("a command left its Redis for others")
+	second := open()
+	if first.embedded == nil || second.embedded != nil {
+		t.Error("the second command has a Redis of its own")
+	}
+	if w, err := New(t.Context(), r.cfg); err == nil || !strings.Contains(err.Error(), "a command that calls Gmail") {
+		t.Errorf("a worker beside another's Redis: %v, %v", w, err)
+	}
+	r.must(second.Close())
+	r.must(first.Close())
+	if _, err := os.Stat(r.cfg.Store.Path + ".redis"); err == nil {
+		t.Error("the address of a Redis that is gone stays")
 	}
 	w := r.build()
-	r.must(alone.Close())
-	beside, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
-	r.must(err)
-	if beside.embedded != nil || w.mirror.embedded == nil {
+	beside := open()
+	if beside.embedded != nil || w.mirror.embedded == nil || !beside.WorkerRuns() {
 		t.Error("a command beside a worker has a Redis of its own")
 	}
 	r.must(beside.Close())
 	r.stop()
-	if _, err := os.Stat(r.cfg.Store.Path + ".redis"); err == nil {
-		t.Error("the address of a Redis that is gone stays")
+	alone := open()
+	if alone.WorkerRuns() {
+		t.Error("the worker has ended")
+	}
+	r.must(alone.Close())
+}
+
+// Without its key the stored tokens are lost: a new key must not be made in silence.
+func TestAMissingKeyFileIsSaid(t *testing.T) {
+	r := newRig(t)
+	r.build()
+	r.sim.AddAccount("ann@example.com")
+	r.connect("ann@example.com")
+	r.stop()
+	r.must(os.Remove(r.cfg.Store.Path + ".key"))
+	if _, err := New(t.Context(), r.cfg); err == nil || !strings.Contains(err.Error(), "store.keyFile") {
+		t.Errorf("%v, want an error that names the key file", err)
 	}
 }
 

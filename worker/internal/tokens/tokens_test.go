@@ -100,7 +100,7 @@ func always(status int, body string) *endpoint {
 // setup returns a source for account "acc" whose stored refresh token is "r1".
 func setup(t *testing.T, e *endpoint) (*Source, *memory) {
 	t.Helper()
-	cipher, err := OpenCipher(filepath.Join(t.TempDir(), "key"))
+	cipher, err := OpenCipher(filepath.Join(t.TempDir(), "key"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +434,7 @@ func TestExchangeReadsTheSubject(t *testing.T) {
 
 func TestTheCipherBindsATokenToItsAccount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	one, err := OpenCipher(path)
+	one, err := OpenCipher(path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +446,7 @@ func TestTheCipherBindsATokenToItsAccount(t *testing.T) {
 	if err != nil || strings.Contains(string(sealed), "geheim") {
 		t.Fatalf("sealed %q, %v", sealed, err)
 	}
-	two, err := OpenCipher(path)
+	two, err := OpenCipher(path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,7 +465,7 @@ func TestProcessesThatMakeTheKeyTogetherShareOne(t *testing.T) {
 	for i := range ciphers {
 		wg.Go(func() {
 			var err error
-			if ciphers[i], err = OpenCipher(path); err != nil {
+			if ciphers[i], err = OpenCipher(path, true); err != nil {
 				t.Error(err)
 			}
 		})
@@ -494,7 +494,7 @@ func TestABadKeyFileIsAClearError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{path, filepath.Join(t.TempDir(), "none", "key")} {
-		if _, err := OpenCipher(p); err == nil || !strings.Contains(err.Error(), "key file") {
+		if _, err := OpenCipher(p, true); err == nil || !strings.Contains(err.Error(), "key file") {
 			t.Errorf("%s: got %v", p, err)
 		}
 	}
