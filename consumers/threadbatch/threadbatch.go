@@ -19,8 +19,12 @@ import (
 // high as each record about it.
 const maxStale = 4
 
+// maxGone is how many 404s in a row it takes to believe that a listed thread does not exist; they are about 1 and 2 s apart.
+const maxGone = 3
+
 var (
 	errStale    = errors.New("history names a newer state of a thread than was fetched")
+	errNotFound = errors.New("a listed thread was not found, it may be there in a moment")
 	errSetAside = errors.New("a thread waits for its next try")
 )
 
@@ -95,7 +99,7 @@ func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consum
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, errStale):
+		case errors.Is(err, errStale), errors.Is(err, errNotFound):
 			left.add(h.aside.until(b.ID, id), err)
 		case ctx.Err() != nil || !countable(err):
 			return h.Failed(ctx, b.Account, err), false
@@ -150,10 +154,13 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 	}()
 	thread, err := mailbox.GetThread(ctx, id)
 	if err != nil {
-		if consumers.FaultOf(err) == consumers.Gone {
-			return h.Store.ThreadGone(ctx, b, id, time.Now())
+		switch {
+		case consumers.FaultOf(err) != consumers.Gone:
+			return err
+		case h.aside.notFound(b.ID, id, time.Now()) < maxGone:
+			return errNotFound
 		}
-		return err
+		return h.Store.ThreadGone(ctx, b, id, time.Now())
 	}
 	complete, err := h.Store.SaveThread(ctx, b, thread, time.Now())
 	if err != nil {
@@ -176,7 +183,7 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 // failure of the store is: if the store as a whole is away, it will not take the count either.
 func countable(err error) bool {
 	fault := consumers.FaultOf(err)
-	return !errors.Is(err, errStale) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
+	return !errors.Is(err, errStale) && !errors.Is(err, errNotFound) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
 }
 
 // resume is for a batch that is finished already: a crash may have come between its end and what follows from it.

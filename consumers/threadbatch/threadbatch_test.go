@@ -146,20 +146,39 @@ func TestEachThreadOfABatchIsAccountedFor(t *testing.T) {
 		f := newFixture(t, 100, 100)
 		failing := map[int]error{10: errThrottled, 30: errThrottled, 50: errThrottled, 70: errThrottled, 20: errPassing, 40: errPassing, 60: errGone}
 		for i, err := range failing {
-			f.fail(consumertest.OpGetThread, f.threads[i], 1, err)
+			times := 1
+			if errors.Is(err, errGone) {
+				times = maxGone
+			}
+			f.fail(consumertest.OpGetThread, f.threads[i], times, err)
 		}
 		waits := f.handleUntilDone()
-		expect(t, "waits: at most the throttles and the failures", len(waits) <= 6, true)
+		expect(t, "waits: at most the throttles and the failures", len(waits) <= 8, true)
 		expect(t, "progress", f.progress(), consumers.Progress{Listed: 100, Stored: 99, Gone: 1})
 		for i, id := range f.threads {
 			want := 1
-			if err := failing[i]; err != nil && !errors.Is(err, errGone) {
+			switch err := failing[i]; {
+			case errors.Is(err, errGone):
+				want = maxGone
+			case err != nil:
 				want = 2
 			}
 			expect(t, fmt.Sprintf("fetches of thread %d", i), f.box.Calls(consumertest.OpGetThread, id), want)
 		}
 		expect(t, "dead letters", len(f.store.DeadLetters(account)), 0)
 		expect(t, "initial-sync jobs at the end", f.queue.count(consumers.InitialSync), 1)
+	})
+}
+
+// dxos/dxos#12466, amitbaz/job-hunter-bot#52: one 404 that passed lost the thread.
+func TestAThreadThatIsNotFoundForAMomentIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 3, 3)
+		f.fail(consumertest.OpGetThread, f.threads[1], maxGone-1, errGone)
+		start := time.Now()
+		f.handleUntilDone()
+		expect(t, "progress", f.progress(), consumers.Progress{Listed: 3, Stored: 3})
+		expect(t, "within ten seconds", time.Since(start) < 10*time.Second, true)
 	})
 }
 
