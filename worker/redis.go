@@ -57,7 +57,11 @@ func openRedis(ctx context.Context, cfg configs.Config, holds bool) (redis.Unive
 
 // liveRedis returns the address in file once a Redis answers there: the process that holds the lock may just be starting.
 func liveRedis(ctx context.Context, file string) (string, error) {
-	for end := time.Now().Add(claimTimeout); ; {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	tick := time.NewTicker(expiryTick)
+	defer tick.Stop()
+	for {
 		data, err := os.ReadFile(file)
 		if err == nil {
 			addr := strings.TrimSpace(string(data))
@@ -65,10 +69,11 @@ func liveRedis(ctx context.Context, file string) (string, error) {
 				return addr, nil
 			}
 		}
-		if ctx.Err() != nil || time.Now().After(end) {
+		select {
+		case <-ctx.Done():
 			return "", fmt.Errorf("the process that uses this store has none: %w", err)
+		case <-tick.C:
 		}
-		time.Sleep(expiryTick)
 	}
 }
 

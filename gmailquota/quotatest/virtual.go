@@ -140,11 +140,12 @@ func (v *virtual) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // life answers PTTL by the test's time.
 func (v *virtual) life(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 	err := next(ctx, cmd)
+	answer, isLife := cmd.(*redis.DurationCmd)
 	key, _ := cmd.Args()[1].(string)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if end, ok := v.ends[key]; ok && err == nil {
-		cmd.(*redis.DurationCmd).SetVal(end.Sub(v.now))
+	if end, ok := v.ends[key]; ok && isLife && err == nil {
+		answer.SetVal(end.Sub(v.now))
 	}
 	return err
 }
