@@ -57,7 +57,7 @@ func TestTheFileIsItsOwnersOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
 	for _, suffix := range []string{"", "-wal"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil || info.Mode().Perm() != 0o600 {
