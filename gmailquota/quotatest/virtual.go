@@ -26,7 +26,7 @@ const (
 func Real(t testing.TB) Redis {
 	t.Helper()
 	rdb := Client(t, StartRedis(t))
-	v := &virtual{t: t, rdb: rdb, now: start, scripts: map[string]string{}, ends: map[string]time.Time{}}
+	v := &virtual{t: t, rdb: rdb, now: start, scripts: map[string]string{}, ends: map[string]time.Duration{}}
 	v.store()
 	rdb.AddHook(v)
 	return Redis{rdb, v.advance, v.back, func() time.Time { return v.now }}
@@ -34,13 +34,14 @@ func Real(t testing.TB) Redis {
 
 // virtual is a hook of the client that exchanges the scripts' clock.
 type virtual struct {
-	t   testing.TB
-	rdb redis.UniversalClient
-	now time.Time
+	t     testing.TB
+	rdb   redis.UniversalClient
+	now   time.Time     // that scripts read
+	lived time.Duration // that Advance has let pass; setting the clock back lengthens no key's life
 
 	mu      sync.Mutex
-	scripts map[string]string    // SHA-1 of the original → of the changed one, once it was sent
-	ends    map[string]time.Time // of keys; Redis itself would keep them for ever
+	scripts map[string]string        // SHA-1 of the original → of the changed one, once it was sent
+	ends    map[string]time.Duration // of keys; Redis itself would keep them for ever
 }
 
 func (v *virtual) store() {
@@ -56,8 +57,9 @@ func (v *virtual) advance(d time.Duration) {
 	v.store()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.lived += d
 	for k, end := range v.ends {
-		if end.After(v.now) {
+		if end > v.lived {
 			continue
 		}
 		delete(v.ends, k)
@@ -90,7 +92,7 @@ func (v *virtual) keep(keys []string) {
 		case -2:
 			delete(v.ends, k)
 		default:
-			v.ends[k] = v.now.Add(life)
+			v.ends[k] = v.lived + life
 		}
 	}
 }
@@ -145,7 +147,7 @@ func (v *virtual) life(ctx context.Context, cmd redis.Cmder, next redis.ProcessH
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if end, ok := v.ends[key]; ok && isLife && err == nil {
-		answer.SetVal(end.Sub(v.now))
+		answer.SetVal(end - v.lived)
 	}
 	return err
 }
