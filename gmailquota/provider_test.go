@@ -80,7 +80,7 @@ func (m *market) ask(c *caller) {
 	m.asked++
 	d := m.model.Do(gmailquota.Step{
 		Op: "acquire", Account: c.account, ID: id, Calls: 1, Units: c.price, Horizon: m.model.HorizonUS(c.class),
-		DrainUser: -1, DrainPr: -1, Released: m.ended[c.account],
+		Released: m.ended[c.account],
 	})
 	delete(m.ended, c.account)
 	if d[0] != 0 {
