@@ -14,7 +14,10 @@ type Config struct {
 	// PriceList is "2026-05" (default) or "legacy"; Prices overrides single methods.
 	PriceList string
 	Prices    map[string]int64
-	// UserLimit and ProjectLimit are Gmail's limits in units a minute; defaults 6,000 and 1,200,000.
+	// UserLimit and ProjectLimit are Gmail's limits in units a minute; defaults 6,000 and 1,200,000. The project's is kept
+	// in every minute for calls that reserve no further ahead than Backfill's horizon. Where all users' calls wait for w
+	// seconds longer, up to w/60 more units can arrive in the minute in which these waits shorten: bound them with
+	// Request.MaxWait or Horizons, or leave room (w = 3 s: 5 %).
 	UserLimit, ProjectLimit int64
 	// UserBurst is how many units a user may use at once after a pause: at least the dearest price (100, the default).
 	// What it takes is lost for sustained use, see the package comment. ProjectBurst: default 0 = 1/60 of ProjectLimit,
@@ -197,8 +200,9 @@ func (c Config) buckets(n int64) (user, project bucket, err error) {
 	if c.ProjectBurst > 0 && c.ProjectBurst < burst {
 		return user, project, &ConfigError{"ProjectBurst", fmt.Sprint(c.ProjectBurst), fmt.Sprintf("at least the user's burst of %d units, or 0", burst)}
 	}
-	// A call that its user's bucket makes wait is charged to the project at once and arrives up to a backfill horizon
-	// later: for the project's bucket that is jitter too.
+	// A call that its user's bucket makes wait is charged to the project at once and arrives later: for the project's
+	// bucket that is jitter too. Only Backfill's horizon is counted, 0.7 % of the limit; the 30 s of the other classes
+	// would take a third of it. ProjectLimit says what follows.
 	projectJitter := c.Jitter + time.Duration(c.horizons()[Backfill])*time.Microsecond
 	projectRefill := refillFor(c.ProjectLimit/n, projectBurst, projectJitter)
 	if projectRefill < 1 {

@@ -9,7 +9,7 @@
 //
 // A bucket of capacity C that refills with R units a minute lets at most C + R x (1 + J/60 s) units through in any
 // 60 seconds, J being the jitter between admission and arrival. The guard keeps that sum at the limit, so Gmail sees no
-// minute above it, however it cuts its minutes. Everything given to C is taken from R: a burst of 100 of 6,000 leaves
+// minute above it, however it cuts its minutes (for the project's limit see also [Config]). Everything given to C is taken from R: a burst of 100 of 6,000 leaves
 // 98 % for sustained use.
 //
 // The package must not know any other package of this project, and it never logs: see [Observer] and [Guard.Stats].

@@ -111,6 +111,9 @@ func (g *Guard) Acquire(ctx context.Context, r Request) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := over(ctx); err != nil {
+		return nil, err
+	}
 	start := g.now()
 	d, err := g.decideShared(ctx, gr)
 	if err != nil {

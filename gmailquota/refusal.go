@@ -179,7 +179,8 @@ func nextDay(now time.Time) time.Time {
 // pause belong to its episode: only a later stated time moves the end. After it the bucket is empty, so that calls come
 // back one by one. A concurrency refusal halves the in-flight cap once an episode instead; each minute gives one back.
 //
-// Without Redis the refusal counts in this process, and Redis is told with the account's next decision.
+// Without Redis the refusal counts in this process, and Redis is told with the account's next decision. The end of ctx
+// does not stop this: a refusal must not be lost. It takes at most Config.RedisTimeout.
 func (g *Guard) Penalize(ctx context.Context, account string, r Refusal) error {
 	if account == "" {
 		return ErrNoAccount
@@ -188,7 +189,7 @@ func (g *Guard) Penalize(ctx context.Context, account string, r Refusal) error {
 	if left := r.Until.Sub(g.now()); !r.Until.IsZero() && left > 0 {
 		us = min(left, maxStated).Microseconds()
 	}
-	answer, err := g.run(ctx, "penalize", []string{g.projectKey, g.userKey(account)}, r.Scope.String(), us)
+	answer, err := g.run(context.WithoutCancel(ctx), "penalize", []string{g.projectKey, g.userKey(account)}, r.Scope.String(), us)
 	e := Event{Kind: Refused, Bucket: BucketPenaltyUser, Reason: r.Reason, Wait: time.Duration(us) * time.Microsecond, Err: err}
 	switch r.Scope {
 	case ScopeProject:

@@ -20,20 +20,25 @@ type releases struct {
 	send  func(ctx context.Context, ended map[string]string) error
 }
 
-func (r *releases) add(account, id string) {
+// add notes calls that ended: none, one, or several ids as take gave them.
+func (r *releases) add(account, ids string) {
+	if ids == "" {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended == nil {
 		r.ended = map[string]string{}
 	}
-	r.ended[account] += id
+	r.ended[account] += ids
 	if !r.timer {
 		r.timer = true
 		time.AfterFunc(releaseDelay, r.due)
 	}
 }
 
-// take hands out an account's ids for a decision to carry. If that fails they lapse.
+// take hands out an account's ids for a decision to carry. If that fails they are added again, and lapse if the next
+// flush fails too.
 func (r *releases) take(account string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 var errBreaker = errors.New("not asked: Redis failed a moment ago")
 
 // run runs one operation of the script within RedisTimeout. NOSCRIPT is cured by one EVAL; any other error means that
-// there is no answer.
+// there is no answer. A context that ends before Redis had its time says nothing about Redis.
 func (g *Guard) run(ctx context.Context, op string, keys []string, args ...any) ([]int64, error) {
 	probe, err := g.breaker.enter()
 	if err != nil {
@@ -26,24 +26,36 @@ func (g *Guard) run(ctx context.Context, op string, keys []string, args ...any) 
 	defer cancel()
 	g.counters.redisCalls.Add(1)
 	answer, err := g.script.Run(limited, g.rdb, keys, all...).Int64Slice()
-	if err != nil && ctx.Err() != nil && time.Since(start) < g.cfg.RedisTimeout/2 {
-		g.breaker.abandon(probe) // the caller's context ended before Redis had its time: that says nothing about Redis
+	if err != nil && over(ctx) != nil && time.Since(start) < g.cfg.RedisTimeout {
+		g.breaker.abandon(probe)
 		return nil, err
 	}
 	g.breaker.leave(probe, err == nil)
 	return answer, err
 }
 
+// over is why ctx has ended, or nil. The client gives the deadline to the socket, which may notice it before ctx does.
+func over(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // decideShared asks Redis. Calls that ended meanwhile and what an outage left behind ride along.
 func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	userUS, projectUS := g.local.debt(gr.account)
-	c := gr.charge
+	c, released := gr.charge, g.releases.take(gr.account)
 	answer, err := g.run(ctx, "acquire", []string{g.projectKey, g.userKey(gr.account)},
-		c.id, c.calls, c.user, c.project, c.horizon, userUS, projectUS, g.releases.take(gr.account))
+		c.id, c.calls, c.user, c.project, c.horizon, userUS, projectUS, released)
 	if err == nil && (len(answer) != 5 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
 		err = fmt.Errorf("the script answered %v", answer)
 	}
 	if err != nil {
+		g.releases.add(gr.account, released)
 		return decision{}, err
 	}
 	if userUS >= 0 || projectUS >= 0 {
@@ -52,11 +64,11 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	return decision{answer[0], answer[1], answer[2], answer[3], answer[4]}, nil
 }
 
-// withoutRedis decides when Redis did not.
+// withoutRedis decides when Redis did not. For a call whose context has ended nobody decides.
 func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decision, error) {
-	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+	if err := over(ctx); err != nil {
 		g.releases.add(gr.account, gr.charge.id) // Redis may have charged it
-		return decision{}, context.Cause(ctx)
+		return decision{}, err
 	}
 	g.counters.unavailable.Add(1)
 	if !errors.Is(cause, errBreaker) {

@@ -161,26 +161,71 @@ func TestAClosedPortIsUnavailable(t *testing.T) {
 	mustBeUnavailable(t, g)
 }
 
-// The caller's own deadline ends the wait for Redis, and a canceled call says nothing about Redis.
+// The caller's own end is no outage: it is returned as it is, and neither the breaker nor the fallback hears of it, or the
+// next decision would drain the project's bucket.
 func TestACallersContextEndsTheWaitForRedis(t *testing.T) {
+	cause := errors.New("shutting down")
+	for name, c := range map[string]struct {
+		hangs bool
+		want  error
+		end   func() (context.Context, context.CancelFunc)
+	}{
+		"canceled": {true, cause, func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(cause)
+			return ctx, func() {}
+		}},
+		"its deadline is past, Redis is well": {false, context.DeadlineExceeded, func() (context.Context, context.CancelFunc) {
+			return context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+		}},
+		"its deadline comes first": {true, context.DeadlineExceeded, func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 50*time.Millisecond) // Redis would have 10 s
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOutage(t, func(c *gmailquota.Config) { c.FailOpen, c.RedisTimeout = true, 10*time.Second })
+			if c.hangs {
+				o.proxy.Hang()
+			}
+			ctx, cancel := c.end()
+			defer cancel()
+			if gr, err := o.guard.Acquire(ctx, request("a")); !errors.Is(err, c.want) || gr != nil {
+				t.Fatalf("%v, %v; want %v", gr, err, c.want)
+			}
+			o.proxy.Pass()
+			if gr := mustAdmit(t, o.guard, "a"); gr.Wait() != 0 {
+				t.Errorf("the next call waits %v; want the full bucket", gr.Wait())
+			}
+			if s := o.guard.Stats(); s.Unavailable != 0 || s.Fallback != 0 {
+				t.Errorf("%+v; want no outage", s)
+			}
+		})
+	}
+}
+
+// A refusal counts for all processes, also where its own call has been given up.
+func TestARefusalOutlivesItsCall(t *testing.T) {
 	o := newOutage(t)
-	o.proxy.Hang()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := o.guard.Acquire(ctx, request("a")); !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v; want context.Canceled", err)
+	if err := o.guard.Penalize(ctx, "a", gmailquota.Refusal{Until: noon.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
 	}
-	o.proxy.Pass()
-	mustAdmit(t, o.guard, "a")
+	_, err := o.worker(t).Acquire(context.Background(), request("a"))
+	var denied *gmailquota.DeniedError
+	if !errors.As(err, &denied) || denied.Bucket != gmailquota.BucketPenaltyUser {
+		t.Errorf("%v; want a denial by the penalty", err)
+	}
+}
 
-	o.proxy.Hang()
-	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	_, err := o.guard.Acquire(short, request("a"))
-	var away *gmailquota.UnavailableError
-	if !errors.As(err, &away) {
-		t.Errorf("%v; want an UnavailableError", err)
-	}
+// What a decision should have carried is not lost with it.
+func TestCallsThatEndedAreToldAfterAFailedDecision(t *testing.T) {
+	o := newOutage(t, func(c *gmailquota.Config) { c.InFlight = 1 })
+	mustAdmit(t, o.guard, "a").Release()
+	o.guard.Opened(time.Minute)
+	mustBeUnavailable(t, o.guard)
+	o.guard.Opened(0)
+	mustAdmit(t, o.guard, "a")
 }
 
 // Redis away and FailOpen: calls go through the buckets of this process, which start empty and together with those of

@@ -10,10 +10,15 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
-// Gmail takes at most 100 calls in a batch; their requests are small.
+// Gmail takes at most 100 calls in a batch. A batch's request that is larger is not sent; of its answer this much is
+// searched for refusals.
 const (
 	batchParts = 100
 	batchBytes = 64 << 20
@@ -21,8 +26,8 @@ const (
 
 // priceBatch adds up the calls of a batch. It reads the request's body and puts it back.
 func (t *Transport) priceBatch(req *http.Request) (calls int, units int64, err error) {
-	kind, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	if err != nil || !strings.HasPrefix(kind, "multipart/") || params["boundary"] == "" || req.Body == nil {
+	boundary := boundaryOf(req.Header.Get("Content-Type"))
+	if boundary == "" || req.Body == nil {
 		return 0, 0, errors.New("quotahttp: the batch is no multipart request, so it has no price and was not sent")
 	}
 	data, err := io.ReadAll(io.LimitReader(req.Body, batchBytes+1))
@@ -34,7 +39,7 @@ func (t *Transport) priceBatch(req *http.Request) (calls int, units int64, err e
 	}
 	_ = req.Body.Close()
 	req.Body = io.NopCloser(bytes.NewReader(data))
-	parts := multipart.NewReader(bytes.NewReader(data), params["boundary"])
+	parts := multipart.NewReader(bytes.NewReader(data), boundary)
 	for {
 		part, err := parts.NextRawPart()
 		if errors.Is(err, io.EOF) {
@@ -77,6 +82,53 @@ func (t *Transport) pricePart(part io.Reader) (int64, error) {
 		return 0, err
 	}
 	return t.Guard.Price(method)
+}
+
+// batchRefusals finds the calls that Gmail refused in a batch's answer: of each scope one, with the latest time that was
+// stated. What cannot be read is no refusal.
+func batchRefusals(contentType string, data []byte, now time.Time) []gmailquota.Refusal {
+	var found []gmailquota.Refusal
+	parts := multipart.NewReader(bytes.NewReader(data), boundaryOf(contentType))
+	for range batchParts {
+		part, err := parts.NextRawPart()
+		if err != nil {
+			break
+		}
+		r, ok := partRefusal(part, now)
+		if !ok {
+			continue
+		}
+		same := slices.IndexFunc(found, func(f gmailquota.Refusal) bool { return f.Scope == r.Scope })
+		if same < 0 {
+			found = append(found, r)
+		} else if r.Until.After(found[same].Until) {
+			found[same] = r
+		}
+	}
+	return found
+}
+
+// partRefusal reads the answer to one call: a whole HTTP response.
+func partRefusal(part io.Reader, now time.Time) (gmailquota.Refusal, bool) {
+	resp, err := http.ReadResponse(bufio.NewReader(part), nil)
+	if err != nil {
+		return gmailquota.Refusal{}, false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode < http.StatusBadRequest {
+		return gmailquota.Refusal{}, false
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalBody)) // half a body counts as far as it goes
+	return gmailquota.ParseRefusal(resp.StatusCode, resp.Header, body, now)
+}
+
+// boundaryOf is the boundary of a multipart body, or "".
+func boundaryOf(contentType string) string {
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil || !strings.HasPrefix(kind, "multipart/") {
+		return ""
+	}
+	return params["boundary"]
 }
 
 var _ http.RoundTripper = (*Transport)(nil)

@@ -24,7 +24,9 @@ type Guard interface {
 
 // Transport is an http.RoundTripper that sends what its Guard admits. The account and class of a request are in its
 // context, see gmailquota.WithCall. A call counts as under way until its answer's body is read to the end or closed. An
-// answer with which Gmail refuses (gmailquota.ParseRefusal) is told to the Guard and returned as it came.
+// answer with which Gmail refuses (gmailquota.ParseRefusal), also within a batch, is told to the Guard and returned as it
+// came. A charge is taken back when it is certain that nothing reached Gmail: Base could not connect, or says so with a
+// *NotSentError.
 //
 // RoundTrip's errors beside Base's: *gmailquota.DeniedError, *gmailquota.UnavailableError, *gmailquota.PriceError,
 // *UnknownError and gmailquota.ErrNoAccount, which http.Client wraps in a *url.Error; use errors.As. With these nothing
@@ -64,7 +66,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		grant.Release()
 		return nil, err
 	}
-	t.report(req.Context(), account, resp)
+	t.report(out, account, resp)
 	resp.Body = &releasingBody{ReadCloser: resp.Body, grant: grant}
 	return resp, nil
 }
@@ -97,21 +99,40 @@ func (t *Transport) base() http.RoundTripper {
 	return http.DefaultTransport //nolint:forbidigo // as http.Client does without a transport
 }
 
-// report tells the Guard of a refusal. It reads the body's beginning and puts it back.
-func (t *Transport) report(ctx context.Context, account string, resp *http.Response) {
-	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusForbidden {
-		return
-	}
-	head, err := io.ReadAll(io.LimitReader(resp.Body, refusalBody))
-	resp.Body = &rejoinedBody{Reader: io.MultiReader(bytes.NewReader(head), failing{err}, resp.Body), Closer: resp.Body}
+// NotSentError says that a request failed before anything of it was sent. A Base that stands between the Transport and
+// the network returns it for failures of its own, such as an access token that it could not get.
+type NotSentError struct{ Err error }
+
+func (e *NotSentError) Error() string { return "not sent: " + e.Err.Error() }
+
+func (e *NotSentError) Unwrap() error { return e.Err }
+
+// report tells the Guard of refusals. It reads what it needs of the body and puts it back.
+func (t *Transport) report(req *http.Request, account string, resp *http.Response) {
 	now := time.Now
 	if t.Now != nil {
 		now = t.Now
 	}
-	if refusal, ok := gmailquota.ParseRefusal(resp.StatusCode, resp.Header, head, now()); ok {
-		// An error means that Redis was away; the guard remembers, and the answer is the caller's either way.
-		_ = t.Guard.Penalize(context.WithoutCancel(ctx), account, refusal)
+	var refusals []gmailquota.Refusal
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusForbidden:
+		if r, ok := gmailquota.ParseRefusal(resp.StatusCode, resp.Header, peek(resp, refusalBody), now()); ok {
+			refusals = append(refusals, r)
+		}
+	case resp.StatusCode == http.StatusOK && isBatch(req):
+		refusals = batchRefusals(resp.Header.Get("Content-Type"), peek(resp, batchBytes), now())
 	}
+	for _, r := range refusals {
+		// An error means that Redis was away; the guard remembers, and the answer is the caller's either way.
+		_ = t.Guard.Penalize(context.WithoutCancel(req.Context()), account, r)
+	}
+}
+
+// peek returns up to limit bytes of the answer's body, and leaves the body as it was.
+func peek(resp *http.Response, limit int64) []byte {
+	head, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	resp.Body = &rejoinedBody{Reader: io.MultiReader(bytes.NewReader(head), failing{err}, resp.Body), Closer: resp.Body}
+	return head
 }
 
 // progress is how far a request came.
@@ -124,9 +145,13 @@ func (p *progress) trace() *httptrace.ClientTrace {
 	}
 }
 
-// nothing tells whether it is certain that Gmail saw nothing: Base asked for a connection and never wrote to it, or
-// could not dial.
+// nothing tells whether it is certain that Gmail saw nothing: Base says so, asked for a connection and never wrote to it,
+// or could not dial.
 func (p *progress) nothing(err error) bool {
+	var notSent *NotSentError
+	if errors.As(err, &notSent) {
+		return true
+	}
 	if p.wrote.Load() {
 		return false
 	}
@@ -163,7 +188,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {
 	if f.err != nil {
-		return 0, fmt.Errorf("reading Gmail's refusal: %w", f.err)
+		return 0, fmt.Errorf("reading Gmail's answer: %w", f.err)
 	}
 	return 0, io.EOF
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +233,11 @@ func TestWhatIsRefunded(t *testing.T) {
 		w.transport.Base = failingTransport{errors.New("no token")}
 		w.expectFailure(60)
 	})
+	t.Run("a transport that says so", func(t *testing.T) {
+		w := newWorld(t, ok)
+		w.transport.Base = failingTransport{fmt.Errorf("oauth: %w", &quotahttp.NotSentError{Err: errors.New("no token")})}
+		w.expectFailure(100)
+	})
 	t.Run("a transport that could not dial", func(t *testing.T) {
 		w := newWorld(t, ok)
 		w.transport.Base = failingTransport{&net.OpError{Op: "dial", Err: errors.New("refused")}}
@@ -321,4 +327,81 @@ func TestABatchThatCannotBePricedIsNotSent(t *testing.T) {
 	if s := w.state(); w.calls > 0 || s.User.Tokens != 100 {
 		t.Errorf("%d calls, %d tokens", w.calls, s.User.Tokens)
 	}
+}
+
+// A batch is answered with 200 whatever became of its calls.
+func TestRefusalsWithinABatchAreReported(t *testing.T) {
+	const (
+		fine     = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+		user     = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n\r\n" + `{"error":{"code":429,"message":"Retry after %s","errors":[{"reason":"rateLimitExceeded"}]}}`
+		crowd    = "HTTP/1.1 429 Too Many Requests\r\n\r\n" + `{"error":{"code":429,"message":"Too many concurrent requests for user","errors":[{"reason":"rateLimitExceeded"}]}}`
+		noRight  = "HTTP/1.1 403 Forbidden\r\n\r\n" + `{"error":{"code":403,"errors":[{"reason":"insufficientPermissions"}]}}`
+		rubbish  = "no answer"
+		earlier  = "2026-11-29T12:10:00Z"
+		later    = "2026-11-29T12:20:00Z"
+		boundary = "batch_xyz"
+	)
+	for name, c := range map[string]struct {
+		parts   []string
+		cut     bool
+		told    []gmailquota.Scope
+		penalty time.Time
+	}{
+		"none":                    {parts: []string{fine, noRight, rubbish, fine}},
+		"one of three":            {parts: []string{fine, fmt.Sprintf(user, later), fine}, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: stamp(later)},
+		"the same, told once":     {parts: []string{fmt.Sprintf(user, earlier), fmt.Sprintf(user, later), fmt.Sprintf(user, earlier)}, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: stamp(later)},
+		"two kinds":               {parts: []string{crowd, fmt.Sprintf(user, later), crowd}, told: []gmailquota.Scope{gmailquota.ScopeConcurrency, gmailquota.ScopeUser}, penalty: stamp(later)},
+		"after what is no answer": {parts: []string{rubbish, fmt.Sprintf(user, later)}, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: stamp(later)},
+		"the answer is cut off":   {parts: []string{fmt.Sprintf(user, later), fine}, cut: true, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: stamp(later)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			for i, p := range c.parts {
+				fmt.Fprintf(&b, "--%s\r\nContent-Type: application/http\r\nContent-ID: <response-%d>\r\n\r\n%s\r\n", boundary, i, p)
+			}
+			if !c.cut {
+				fmt.Fprintf(&b, "--%s--\r\n", boundary)
+			}
+			w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "multipart/mixed; boundary="+boundary)
+				_, _ = io.WriteString(rw, b.String())
+			})
+			told := &listening{Guard: w.guard}
+			w.transport.Guard = told
+			resp, err := w.client.Do(batchRequest(t, w.url, "GET /gmail/v1/users/me/profile", "GET /gmail/v1/users/me/profile"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if string(body) != b.String() || err != nil {
+				t.Errorf("the answer became %q, %v", body, err)
+			}
+			if !slices.Equal(told.scopes, c.told) {
+				t.Errorf("told %v; want %v", told.scopes, c.told)
+			}
+			if s := w.state(); c.penalty.IsZero() && s.User.Penalty != 0 || !c.penalty.IsZero() && s.User.Penalty != c.penalty.Sub(w.redis.Now()) {
+				t.Errorf("a pause of %v at %v; want until %v", s.User.Penalty, w.redis.Now(), c.penalty)
+			}
+		})
+	}
+}
+
+func stamp(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// listening notes what a guard is told.
+type listening struct {
+	quotahttp.Guard
+	scopes []gmailquota.Scope
+}
+
+func (l *listening) Penalize(ctx context.Context, account string, r gmailquota.Refusal) error {
+	l.scopes = append(l.scopes, r.Scope)
+	return l.Guard.Penalize(ctx, account, r)
 }
