@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
 // Delivery is a job with the lease of the message that carried it. Exactly one of Ack and Nack is called, once, from any
@@ -157,7 +159,7 @@ func (r *Runner) work() {
 		if e == nil {
 			return
 		}
-		r.settle(e, j, r.handle(j))
+		r.settle(e, j, r.handle(e.turn, j))
 	}
 }
 
@@ -177,7 +179,7 @@ func (r *Runner) take() (*entry, Job) {
 }
 
 // handle notes first that the job is in hand, so that the sweeper does not publish it meanwhile.
-func (r *Runner) handle(j Job) (out Outcome) {
+func (r *Runner) handle(turn *gmailquota.Turn, j Job) (out Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The value may hold a piece of somebody's mail; its type and the stack say enough.
@@ -192,7 +194,7 @@ func (r *Runner) handle(j Job) (out Outcome) {
 	if err != nil {
 		return Retry(fmt.Errorf("note the job as taken: %w", err))
 	}
-	return r.handler.Handle(r.ctx, j)
+	return r.handler.Handle(gmailquota.WithTurn(r.ctx, turn), j)
 }
 
 // Stop ends the intake, gives back what is not being worked, lets the handlers finish for the grace period or until ctx

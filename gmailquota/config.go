@@ -40,9 +40,14 @@ type Config struct {
 	// (default); else they pass unguarded. Workers is how many processes share the limits then; default 1.
 	LocalFallback bool
 	Workers       int
-	// Horizons is how far ahead a class may reserve; defaults 30 s, and 400 ms for Backfill. A class that is not in the
+	// Horizons is how far ahead a class may reserve, at least the refill of its own call unless it is 0; defaults 30 s, and
+	// 400 ms for Backfill. A class that is not in the
 	// map has its default.
 	Horizons map[Class]time.Duration
+	// Shares is the part of the rate, in percent, that a class has whenever it asks for it: together at most 100, each at
+	// least 1. A class below its share may reserve as far ahead as any. What a class does not ask for is everybody's.
+	// Defaults: Realtime 50, Backfill 40, Maintenance 10; a class that is not in the map has its default.
+	Shares map[Class]int
 	// RedisTimeout bounds one decision; default 50 ms.
 	RedisTimeout time.Duration
 }
@@ -56,6 +61,7 @@ func DefaultConfig() Config {
 		Horizons: map[Class]time.Duration{
 			Realtime: 30 * time.Second, Maintenance: 30 * time.Second, Backfill: 400 * time.Millisecond,
 		},
+		Shares: map[Class]int{Realtime: 50, Backfill: 40, Maintenance: 10},
 	}
 }
 
@@ -99,12 +105,15 @@ type plan struct {
 	user, project bucket
 	horizons      [classes]int64 // µs
 	longest       int64          // of them
+	shares        [classes]int64 // percent
 	inFlight      int64
 	keyTTL        int64 // µs
 	userMargin    int64 // µs a user's key outlives what it remembers
 }
 
-func (p plan) limits() limits { return limits{p.user.cap, p.project.cap, p.inFlight, p.longest} }
+func (p plan) limits() limits {
+	return limits{p.user.cap, p.project.cap, p.inFlight, p.longest}
+}
 
 // plan checks c and derives what the core needs.
 func (c Config) plan() (plan, error) {
@@ -116,7 +125,7 @@ func (c Config) plan() (plan, error) {
 	if p.prices, err = priceTable(c.PriceList, c.Prices); err != nil {
 		return p, err
 	}
-	p.horizons = c.horizons()
+	p.horizons, p.shares = c.horizons(), c.shares()
 	p.longest = max(p.horizons[Realtime], p.horizons[Maintenance], p.horizons[Backfill])
 	if p.user, p.project, err = c.buckets(1); err != nil {
 		return p, err
@@ -162,7 +171,26 @@ func (c Config) checkRanges() error {
 			return &ConfigError{fmt.Sprintf("Horizons[%v]", class), h.String(), "a known class, and 0s to 24h"}
 		}
 	}
+	var sum int64
+	for class, share := range c.shares() {
+		if sum += share; share < 1 || sum > 100 {
+			return &ConfigError{fmt.Sprintf("Shares[%v]", Class(class)), fmt.Sprint(share), "1 to 100 %, and 100 % for all classes together"}
+		}
+	}
 	return nil
+}
+
+func (c Config) shares() [classes]int64 {
+	defaults := DefaultConfig().Shares
+	var out [classes]int64
+	for class := range Class(classes) {
+		share, ok := c.Shares[class]
+		if !ok {
+			share = defaults[class]
+		}
+		out[class] = int64(share)
+	}
+	return out
 }
 
 func (c Config) horizons() [classes]int64 {

@@ -23,8 +23,16 @@ type limits struct {
 type charge struct {
 	id            string
 	calls         int64
+	class         Class
 	user, project int64 // cost, µs of each bucket's refill
-	horizon       int64 // how far ahead it may reserve
+	// near is how far ahead it may reserve, far how far while its class is below its share.
+	near, far               int64
+	shareUser, shareProject int64 // for how long it uses up its class's share, µs
+	// patience is how long it would wait for its turn; 0: it does not come back, and is given no place.
+	patience int64
+	ahead    int64 // calls that follow this one
+	length   int64 // µs of the user's refill that a place must hold: this call and those ahead
+	ticket         // what it was given by an earlier denial; zero: nothing
 }
 
 // The codes of a decision; the script returns the same numbers.
@@ -47,52 +55,86 @@ type decision struct {
 	code          int64
 	wait          int64
 	user, project int64 // fullAt of both buckets after the charge; 0 for a replay
-	taken         int64 // µs of the user's refill that the charge took
+	taken         int64 // µs of the user's refill that the charge took; denied: the wait if nobody waited before it
+	ticket              // to show from now on, zero: as before
 }
 
-// decide admits c now or later within its horizon, charging both buckets, or denies it and changes neither. The records
+// decide admits c now or later within its horizon, charging both buckets, or denies it and charges neither. The records
 // must be pruned.
 func decide(u *userState, p *projectState, now int64, l limits, c charge) decision {
 	if i := u.find(c.id); i >= 0 {
 		return decision{wait: max(u.records[i].at-now, 0)}
 	}
+	active := p.activeUsers()
 	userWait := max(u.fullAt, now) + c.user - now - l.user
 	full := max(p.fullAt, now) + c.project
 	projectWait := full - now - l.project
-	wait := max(userWait, projectWait, 0)
-	crowded := u.live > 0 && u.live+c.calls > u.inFlightCap(now, l.inFlight)
-	if wait > c.horizon || crowded {
-		return denial(u, p, now, userWait, projectWait, wait-c.horizon, crowded)
+	userTill := c.till(userWait, u.shares[c.class], now)
+	fair := int64(0)
+	if projectWait > 0 && active > 1 { // others want its units
+		fair = max(u.fair-now, 0)
 	}
+	projectTill := max(c.till(projectWait, p.shares[c.class], now), min(projectWait, fair), p.turn(now, l, c))
+	till := max(userTill, projectTill, 0)
+	turn := u.turn(now, l, c)
+	crowded := u.live > 0 && u.live+c.calls > u.inFlightCap(now, l.inFlight)
+	if till > 0 || turn > 0 || crowded {
+		return denial(u, p, now, c, projectTill > userTill, till, turn, fair, crowded)
+	}
+	wait := max(userWait, projectWait, 0)
 	at := now + wait
 	// The user's bucket is charged as of the admission: were it charged now, refill that a project-wide wait lets pass
 	// would count twice.
 	before := max(u.fullAt, now)
 	u.fullAt = max(u.fullAt, at) + c.user
 	p.fullAt = full
+	u.shares[c.class] = useShare(u.shares[c.class], now, c.shareUser)
+	p.shares[c.class] = useShare(p.shares[c.class], now, c.shareProject)
+	u.fair = useShare(u.fair, now, c.project*active)
 	u.insert(record{c.id, at, c.calls})
 	u.live += c.calls
-	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before}
+	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c)}
 }
 
-// denial names what denies longest.
-func denial(u *userState, p *projectState, now, userWait, projectWait, wait int64, crowded bool) decision {
-	if crowded && wait < inFlightRetryUS {
+// till is how long a bucket denies c that would have it wait: it may reserve near, or far when its class is below its share.
+func (c *charge) till(wait, share, now int64) int64 {
+	return min(wait-c.near, max(share-now, wait-c.far))
+}
+
+// useShare charges the share of a class, or of a user in the project. Who asks and is below it does not lose what it was late for, who comes
+// out of silence begins anew, and who is above it, because nobody else asked, is charged for the last call only.
+func useShare(share, now, cost int64) int64 {
+	switch {
+	case share == 0:
+		return now + cost
+	case share <= now:
+		return share + cost
+	}
+	return max(share, now+cost)
+}
+
+// denial names what denies longest, and gives a place in the line.
+func denial(u *userState, p *projectState, now int64, c charge, byProject bool, till, turn, fair int64, crowded bool) decision {
+	if wait := max(till, turn); crowded && wait < inFlightRetryUS {
 		lapse := u.records[0].at + leaseUS - now // settled: after now; a released first record only shortens the estimate
 		if retry := min(lapse, inFlightRetryUS); retry >= wait {
-			return decision{code: deniedInFlight, wait: retry}
+			return decision{code: deniedInFlight, wait: retry, taken: retry}
 		}
 	}
 	code := int64(deniedUser)
 	switch {
-	case projectWait > userWait && p.end > now:
+	case byProject && till > 0 && p.end > now:
 		code = deniedPenaltyProject
-	case projectWait > userWait:
+	case byProject && till > 0:
 		code = deniedProject
 	case u.end > now:
 		code = deniedPenaltyUser
 	}
-	return decision{code: code, wait: wait}
+	t := queue(u, p, now, till, fair, byProject, c)
+	if t == (ticket{}) {
+		return decision{code: code, wait: max(till, turn), taken: till}
+	}
+	return decision{code: code, wait: t.from - now, taken: till, ticket: t}
 }
 
 // refund takes a charge back of which nothing reached Gmail; d is its decision. A bucket never gets back more than it

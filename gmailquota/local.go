@@ -13,6 +13,7 @@ type local struct {
 	mu            sync.Mutex
 	limits        limits
 	user, project bucket
+	shares        [classes]int64
 	users         map[string]*userState
 	state         projectState
 	unsettled     bool // the project has calls that Redis does not know
@@ -29,7 +30,7 @@ func newLocal(cfg Config, now func() time.Time) (*local, error) {
 	h := cfg.horizons()
 	longest := max(h[0], h[1], h[2])
 	return &local{
-		clock: now, user: user, project: project, users: map[string]*userState{},
+		clock: now, user: user, project: project, shares: cfg.shares(), users: map[string]*userState{},
 		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1), longest},
 	}, nil
 }
@@ -59,8 +60,9 @@ func (l *local) decide(gr *Grant) decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u, now := l.open(gr.account)
-	gr.charge.user, gr.charge.project = l.user.cost(gr.units), l.project.cost(gr.units)
+	gr.charge.price(gr.units, l.user, l.project, l.shares)
 	gr.charge.calls = min(gr.charge.calls, l.limits.inFlight)
+	l.state.seen(u, now)
 	return decide(u, &l.state, now, l.limits, gr.charge)
 }
 

@@ -50,8 +50,9 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	userUS, projectUS := g.local.debt(gr.account)
 	c, released := gr.charge, g.releases.take(gr.account)
 	answer, err := g.run(ctx, "acquire", []string{g.projectKey, g.userKey(gr.account)},
-		c.id, c.calls, c.user, c.project, c.horizon, userUS, projectUS, released)
-	if err == nil && (len(answer) != 5 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
+		c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length, c.from, c.to,
+		userUS, projectUS, released)
+	if err == nil && (len(answer) != 7 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
 		err = fmt.Errorf("the script answered %v", answer)
 	}
 	if err != nil {
@@ -61,7 +62,7 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	if userUS >= 0 || projectUS >= 0 {
 		g.local.settled(gr.account, userUS >= 0, projectUS >= 0)
 	}
-	return decision{answer[0], answer[1], answer[2], answer[3], answer[4]}, nil
+	return decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}}, nil
 }
 
 // withoutRedis decides when Redis did not. For a call whose context has ended nobody decides.

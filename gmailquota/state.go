@@ -5,6 +5,10 @@ import "math"
 const (
 	// A project key younger than this may be a sign of lost state: then a missing user starts empty, not full.
 	youngUS = minuteUS
+	// shareMemoryUS is how late a class may be for its share and still get it: the time that a few dear calls take.
+	shareMemoryUS = 3_000_000
+	// fairMemoryUS is the same for a user and its part of the project, of which a thousand users have little.
+	fairMemoryUS = minuteUS
 	// The project's key lives for a day at least, not keyTTL: its age tells whether state was lost, and there is one.
 	projectLifeUS = 24 * 3600 * 1_000_000
 )
@@ -43,16 +47,25 @@ type record struct {
 type userState struct {
 	fullAt int64
 	penalty
-	cap     int64    // in-flight cap after concurrency refusals; 0: the configured one
-	capAt   int64    // when it was lowered
-	live    int64    // calls reserved or under way: the sum of n
-	records []record // by admission time
+	cap     int64          // in-flight cap after concurrency refusals; 0: the configured one
+	capAt   int64          // when it was lowered
+	live    int64          // calls reserved or under way: the sum of n
+	shares  [classes]int64 // when a class is below its share again; 0: it is
+	lines   [classes]int64 // the end of the last place given out in a class's line; 0: nobody waits
+	fair    int64          // when the user's part of the project is full again; 0: it is
+	epoch   int64          // in which the project last counted the user
+	records []record       // by admission time
 }
 
 type projectState struct {
 	fullAt int64
 	born   int64 // when the key appeared
 	penalty
+	shares   [classes]int64
+	lines    [classes]int64 // until when those that a class's calls were sent away for have the project's units
+	epoch    int64          // the present one's number
+	users    int64          // that asked in it
+	previous int64          // that asked in the one before
 }
 
 // newProject starts empty: a missing key may be lost state.
@@ -73,16 +86,23 @@ func newUser(now int64, p *projectState, l limits) userState {
 // clock made it change something, which must be stored even if nothing else is, or it would be found again and again.
 func (u *userState) settle(now int64, l limits) (repaired bool) {
 	fullAt, capAt := u.fullAt, u.capAt
-	repaired = u.penalty.settle(now)
+	paused := u.penalty.settle(now)
 	u.fullAt = reachable(u.fullAt, u.end, now, l.user, l.longest)
 	u.capAt = min(u.capAt, now)
-	repaired = repaired || u.fullAt != fullAt || u.capAt != capAt
+	repaired = paused || u.fullAt != fullAt || u.capAt != capAt
 	for n := len(u.records); n > 0 && u.records[n-1].at > now+l.longest; n-- {
 		u.live -= u.records[n-1].n
 		u.records = u.records[:n-1]
 		repaired = true
 	}
 	u.prune(now)
+	if repaired {
+		u.shares, u.lines, u.fair = [classes]int64{}, [classes]int64{}, 0
+	}
+	for k := range classes {
+		u.shares[k], u.lines[k] = future(u.shares[k], now-shareMemoryUS), future(u.lines[k], now)
+	}
+	u.fair = future(u.fair, now-fairMemoryUS)
 	return repaired
 }
 
@@ -91,7 +111,22 @@ func (p *projectState) settle(now int64, l limits) (repaired bool) {
 	repaired = p.penalty.settle(now)
 	p.fullAt = reachable(p.fullAt, p.end, now, l.project, l.longest)
 	p.born = min(p.born, now)
-	return repaired || p.fullAt != fullAt || p.born != born
+	repaired = repaired || p.fullAt != fullAt || p.born != born
+	for k := range classes {
+		p.shares[k], p.lines[k] = future(p.shares[k], now-shareMemoryUS), future(p.lines[k], now)
+		if repaired {
+			p.shares[k], p.lines[k] = 0, 0
+		}
+	}
+	return repaired
+}
+
+// future is t, or 0 where it is past now: the states of those who rest stay short.
+func future(t, now int64) int64 {
+	if t <= now {
+		return 0
+	}
+	return t
 }
 
 func reachable(fullAt, penaltyEnd, now, capUS, longest int64) int64 {
@@ -155,7 +190,7 @@ func (u *userState) until() int64 {
 	if n := len(u.records); n > 0 {
 		t = max(t, u.records[n-1].at+leaseUS)
 	}
-	return t
+	return max(t, u.lines[0], u.lines[1], u.lines[2])
 }
 
 func (p *projectState) until() int64 {
