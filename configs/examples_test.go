@@ -67,7 +67,7 @@ func TestProductionExampleShowsTheDefaults(t *testing.T) {
 		"gmail.clientID", "redis.url", "pubsub.endpoint", "pubsub.project", "pubsub.topic", "push.listen", "push.audience",
 		"push.serviceAccount", "store.path", "store.keyFile", "guard.project", "status.listen", "log.format",
 	}
-	if got := Changed(Default().Resolve(), c); !slices.Equal(got, want) {
+	if got := differing(Default().Resolve(), c); !slices.Equal(got, want) {
 		t.Errorf("differs from the defaults in %v, want %v", got, want)
 	}
 }

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -50,25 +49,6 @@ func sections() []string {
 		}
 	}
 	return out
-}
-
-// Changed names the settings in which a and b differ, "guard.failOpen", in the order of Config.
-func Changed(a, b Config) []string {
-	var out []string
-	for _, k := range allKeys {
-		if !equal(k.field(&a), k.field(&b)) {
-			out = append(out, k.path())
-		}
-	}
-	return out
-}
-
-func equal(a, b reflect.Value) bool {
-	if prices, ok := a.Interface().(map[string]int64); ok {
-		others, _ := b.Interface().(map[string]int64)
-		return maps.Equal(prices, others)
-	}
-	return a.Equal(b)
 }
 
 // upperSnake turns tokenURL into TOKEN_URL and perUserCapacityUnits into PER_USER_CAPACITY_UNITS.

@@ -114,20 +114,6 @@ func TestResolveDoesNotShareThePrices(t *testing.T) {
 	}
 }
 
-func TestChangedNamesTheSettings(t *testing.T) {
-	a, b := Default(), Default()
-	b.Guard.FailOpen = false
-	b.Guard.Prices = map[string]int64{"watch": 90}
-	b.Log.Level = "debug"
-	want := []string{"guard.prices", "guard.failOpen", "log.level"}
-	if got := Changed(a, b); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := Changed(a, a); got != nil {
-		t.Errorf("nothing changed, got %v", got)
-	}
-}
-
 // TestWrongFileNamesKeyValueAndWhatIsAllowed covers the form of the file; TestValidate covers the values.
 func TestWrongFileNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 	for _, test := range []struct {

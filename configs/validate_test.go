@@ -269,5 +269,5 @@ func TestCommentsTellTheDefault(t *testing.T) {
 func setThenEqual(c Config, k key, text string) bool {
 	changed := c
 	_, ok := setText(k.field(&changed), text)
-	return ok && len(Changed(c, changed)) == 0
+	return ok && len(differing(c, changed)) == 0
 }

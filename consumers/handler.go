@@ -20,11 +20,11 @@ const Slice = 5 * time.Second
 //   - RequeueAfter keeps the message leased, outside any slot, and calls Handle again after the wait. It is for calls
 //     that were denied or throttled, and for a rest whose time the handler knows; it is never an attempt. A wait too long
 //     for the lot goes to the database, and the message is acknowledged. Yield is the same without a wait.
-//   - Retry does so after a backoff that grows with each Retry in a row (see Backoff).
-//   - Drop writes a dead letter and acknowledges.
+//   - Retry does so after a backoff that grows with each Retry in a row (see Backoff). A panic is a Retry. When a job has
+//     panicked, or met Permanent or Gone, RunnerConfig.MaxAttempts times, a dead letter is written and it is acknowledged.
 //
 // When ctx ends the process is stopping: Handle returns soon, stores what it has, counts nothing as failed, and its
-// message goes back to the queue unless it is Done. A panic is a Retry.
+// message goes back to the queue unless it is Done.
 type Handler interface {
 	Handle(ctx context.Context, j Job) Outcome
 }

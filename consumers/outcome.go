@@ -10,10 +10,8 @@ const (
 	VerdictDone Verdict = iota
 	// VerdictRequeue brings the job back after the outcome's delay. It is no attempt.
 	VerdictRequeue
-	// VerdictRetry brings it back after a growing backoff: a passing fault.
+	// VerdictRetry brings it back after a growing backoff; one whose cause no later try mends becomes a dead letter.
 	VerdictRetry
-	// VerdictDrop acknowledges a job that can never be handled; the cause is recorded.
-	VerdictDrop
 )
 
 // Outcome is the result of handling one job.
@@ -37,6 +35,3 @@ func Yield() Outcome { return Outcome{Verdict: VerdictRequeue} }
 
 // Retry brings the job back after the runner's backoff.
 func Retry(cause error) Outcome { return Outcome{Verdict: VerdictRetry, Cause: cause} }
-
-// Drop records the job and acknowledges it.
-func Drop(cause error) Outcome { return Outcome{Verdict: VerdictDrop, Cause: cause} }

@@ -124,7 +124,7 @@ type HistoryStep struct {
 	Gone     []string  // message ids that stayed 404: stored as deleted
 	Retry    []Fetch   // fetches that failed: written to the retry list
 	Fetched  []string  // message ids to take off the retry list
-	Cursor   HistoryID // moves the cursor if greater
+	Cursor   HistoryID // moves the cursor if greater; an account without one waits for its run's baseline
 }
 
 // DeadLetter is work that was given up, with its cause.
@@ -155,13 +155,16 @@ type Store interface {
 	// ActiveRun returns the account's active run, or ErrNoRun.
 	ActiveRun(ctx context.Context, account string) (Run, error)
 	// PinBaseline stores the run's baseline, once: a later call changes nothing. The account's cursor becomes the
-	// baseline where it has none or where the run is a resync.
+	// baseline where it has none, or where the run is a resync and it is lower.
 	PinBaseline(ctx context.Context, run string, baseline HistoryID) error
 	// AddPage stores one page of the listing: its threads as batches of at most batchSize, and the token of the next
 	// page (empty: the listing is complete). It changes nothing unless pageToken is still the run's PageToken and the
 	// run is not Listed, so that a page handled twice is stored once. A thread listed twice counts once. In a resync a
 	// thread that is stored, complete and has the listed history id counts as stored at once.
 	AddPage(ctx context.Context, run, pageToken string, page ThreadPage, batchSize int) error
+	// Relist begins a run's listing again at its first page, as Gmail refuses pageToken. It changes nothing unless that is
+	// still the run's PageToken and the run is not Listed. What was listed stays.
+	Relist(ctx context.Context, run, pageToken string) error
 	// QueueAbsent queues, once, each stored thread that a fully Listed resync did not name: fetching it tells whether
 	// it is gone. It reports how many.
 	QueueAbsent(ctx context.Context, run string, batchSize int) (int, error)
@@ -174,6 +177,9 @@ type Store interface {
 	// messages that the snapshot lacks become deleted unless they are newer than it. It reports false, and leaves the
 	// thread open, if history has named a change newer than the snapshot.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
+	// AcceptThread stores a snapshot as SaveThread does and takes it as the whole thread, whatever history has named: for a
+	// thread whose own history id never gets there. Named messages that are not stored go on the retry list, due at now.
+	AcceptThread(ctx context.Context, b Batch, t Thread, now time.Time) error
 	// ThreadGone stores that a batch's thread does not exist: its messages are deleted.
 	ThreadGone(ctx context.Context, b Batch, threadID string, now time.Time) error
 	// ThreadFailed counts a real failure (never a denial). At maxAttempts the thread becomes a dead letter and the batch
@@ -189,8 +195,8 @@ type Store interface {
 	Messages(ctx context.Context, account string, ids []string) (map[string]HistoryID, error)
 	// Threads tells what is known of these threads; one that is missing is not known.
 	Threads(ctx context.Context, account string, ids []string) (map[string]ThreadState, error)
-	// ApplyHistory stores one step. A label change for a message that is not stored is kept as a mark on the thread, so
-	// that an older snapshot does not count as complete (see SaveThread).
+	// ApplyHistory stores one step. A message that is named, not stored and left to the active run is noted as wanted, so
+	// that an older snapshot does not count as complete (see SaveThread); its deletion ends that.
 	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error
 	// DueFetches returns the retry list's entries that are due, oldest first.
 	DueFetches(ctx context.Context, account string, now time.Time, limit int) ([]Fetch, error)

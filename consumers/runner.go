@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -22,16 +21,18 @@ type Delivery struct {
 
 // RunnerConfig sizes a Runner.
 type RunnerConfig struct {
-	Kind       Kind          // of its jobs; for logs
-	Workers    int           // slots: jobs worked at once
-	MaxPark    time.Duration // a longer wait goes to the database
-	MaxParked  int           // jobs that wait in the process at once
-	SweepAfter time.Duration // a job being worked is not published again before this; more than MaxPark
-	Grace      time.Duration // Stop: for handlers to finish before their context is canceled; 0 is 10 s
+	Kind        Kind          // of its jobs; for logs
+	Workers     int           // slots: jobs worked at once
+	MaxPark     time.Duration // a longer wait goes to the database
+	MaxParked   int           // jobs that wait in the process at once
+	SweepAfter  time.Duration // a job being worked is not published again before this; more than MaxPark
+	MaxAttempts int           // failures of a job that no later try mends, before it becomes a dead letter; 0 is 8
+	Grace       time.Duration // Stop: for handlers to finish before their context is canceled; 0 is 10 s
 }
 
 const (
-	defaultGrace = 10 * time.Second
+	defaultGrace       = 10 * time.Second
+	defaultMaxAttempts = 8
 	// storeTimeout bounds the runner's own store calls: they must end while the process stops.
 	storeTimeout = 10 * time.Second
 	// minPark keeps a denial that quotes no wait from turning into a hot loop.
@@ -69,8 +70,10 @@ type Runner struct {
 
 // attempt counts Retry outcomes in a row. It outlives the entry, which is gone while a long wait is in the database.
 type attempt struct {
-	n  int
-	at time.Time
+	n       int
+	poisons int // of these, see poison
+	at      time.Time
+	buried  bool // there is a dead letter
 }
 
 // NewRunner returns a runner that takes deliveries at once and works on them after Start.
@@ -81,6 +84,9 @@ func NewRunner(cfg RunnerConfig, h Handler, store Store, log *zap.Logger) (*Runn
 	}
 	if cfg.Grace == 0 {
 		cfg.Grace = defaultGrace
+	}
+	if cfg.MaxAttempts == 0 {
+		cfg.MaxAttempts = defaultMaxAttempts
 	}
 	r := &Runner{
 		cfg: cfg, handler: h, store: store, log: log.With(zap.String("consumer", string(cfg.Kind))),
@@ -182,9 +188,7 @@ func (r *Runner) take() (*entry, Job) {
 func (r *Runner) handle(turn *gmailquota.Turn, j Job) (out Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The value may hold a piece of somebody's mail; its type and the stack say enough.
-			r.log.Error("handler panicked", zap.String("account", ShortID(j.Account)), zap.String("type", fmt.Sprintf("%T", p)), zap.Stack("stack"))
-			out = Retry(errors.New("the handler panicked"))
+			out = Retry(Caught(r.log, j.Account, p))
 		}
 	}()
 	err := r.store.Postpone(r.ctx, j, time.Now().Add(r.cfg.SweepAfter))

@@ -3,7 +3,9 @@ package consumers_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -341,34 +343,72 @@ func TestBackoffEndsAtFiveMinutes(t *testing.T) {
 	}
 }
 
-func TestDropWritesADeadLetter(t *testing.T) {
-	handle := func(context.Context, Job) Outcome { return Drop(errors.New("can never work")) }
+// A job whose handling panics, or that Gmail refuses for good, was tried without end.
+func TestPoisonBecomesADeadLetter(t *testing.T) {
+	for what, handle := range map[string]handlerFunc{
+		"a panic":      func(context.Context, Job) Outcome { panic("a piece of mail") },
+		"a permanent":  func(context.Context, Job) Outcome { return Retry(&MailboxError{Op: "threads.list", Fault: Permanent}) },
+		"a gone":       func(context.Context, Job) Outcome { return Retry(fmt.Errorf("list: %w", &MailboxError{Fault: Gone})) },
+		"a nil access": func(context.Context, Job) Outcome { var j *Job; return Retry(errors.New(j.Run)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			cfg := testConfig
+			cfg.MaxAttempts = 3
+			onBench(t, cfg, handle, func(t *testing.T, b bench) {
+				j := batchJob("ann", 1)
+				b.store.failDeadLetter(errors.New("disk full"))
+				b.deliver("m", j)
+				pass(8 * time.Second)
+				expect(t, "acks without a record", b.mail.acked("m"), 0)
+				b.store.failDeadLetter(nil)
+				pass(time.Minute)
+				expect(t, "acks", b.mail.acked("m"), 1)
+				expect(t, "dead letters", len(b.store.dead), 1)
+				expect(t, "dropped", b.Stats().Dropped, 1)
+				expect(t, "mail in the record", strings.Contains(b.store.dead[0].Cause, "piece"), false)
+				expect(t, "rest before the next try", time.Until(b.store.lastDue(j)) > 23*time.Hour, true)
+
+				handled := b.Stats().Handled
+				b.deliver("next day", j)
+				pass(time.Minute)
+				expect(t, "tries the next day", b.Stats().Handled-handled, 1)
+				expect(t, "acks", b.mail.acked("next day"), 1)
+				expect(t, "dead letters", len(b.store.dead), 1)
+			})
+		})
+	}
+}
+
+func TestAnOutageIsNoPoison(t *testing.T) {
+	handle := func(context.Context, Job) Outcome { return Retry(&MailboxError{Op: "threads.list", Status: 503}) }
 	onBench(t, testConfig, handle, func(t *testing.T, b bench) {
-		b.store.failDeadLetter(errors.New("disk full"))
-		b.deliver("m", batchJob("ann", 1))
-		synctest.Wait()
-		expect(t, "acks without a record", b.mail.acked("m"), 0)
-		b.store.failDeadLetter(nil)
-		pass(2 * time.Second)
-		expect(t, "acks", b.mail.acked("m"), 1)
-		expect(t, "dead letters", len(b.store.dead), 1)
-		expect(t, "cause", b.store.dead[0].Cause, "can never work")
+		for range 100 { // as the sweeper publishes it again
+			b.deliver("m", batchJob("ann", 1))
+			pass(10 * time.Minute)
+		}
+		expect(t, "tries", b.Stats().Handled >= 100, true)
+		expect(t, "dead letters", len(b.store.dead), 0)
 	})
 }
 
-func TestPanicIsARetry(t *testing.T) {
-	var calls atomic.Int32
+func TestSuccessEndsTheCountOfPoison(t *testing.T) {
+	calls := 0
 	handle := func(context.Context, Job) Outcome {
-		if calls.Add(1) == 1 {
+		if calls++; calls%3 != 0 {
 			panic("a piece of mail")
 		}
 		return Done()
 	}
-	onBench(t, testConfig, handle, func(t *testing.T, b bench) {
-		b.deliver("m", batchJob("ann", 1))
-		pass(2 * time.Second)
-		expect(t, "calls", calls.Load(), 2)
-		expect(t, "acks", b.mail.acked("m"), 1)
+	cfg := testConfig
+	cfg.MaxAttempts = 3
+	onBench(t, cfg, handle, func(t *testing.T, b bench) {
+		for range 5 {
+			b.deliver("m", batchJob("ann", 1))
+			pass(time.Minute)
+		}
+		expect(t, "calls", calls, 15)
+		expect(t, "acks", b.mail.acked("m"), 5)
+		expect(t, "dead letters", len(b.store.dead), 0)
 	})
 }
 

@@ -16,6 +16,9 @@ const (
 	attemptMemory  = 3 * backoffMax
 )
 
+// poisonRest is when a dropped job has another try: the next version of the program, or Gmail, may have mended it.
+const poisonRest = 24 * time.Hour
+
 // settle does what the outcome of j says. The entry belongs to this worker until it is done, parked or removed.
 func (r *Runner) settle(e *entry, j Job, out Outcome) {
 	switch out.Verdict {
@@ -23,8 +26,6 @@ func (r *Runner) settle(e *entry, j Job, out Outcome) {
 		r.settleRequeue(e, j, out)
 	case VerdictRetry:
 		r.retry(e, j, out.Cause)
-	case VerdictDrop:
-		r.drop(e, j, out.Cause)
 	default:
 		r.finish(e)
 	}
@@ -43,9 +44,28 @@ func (r *Runner) settleRequeue(e *entry, j Job, out Outcome) {
 }
 
 func (r *Runner) retry(e *entry, j Job, cause error) {
+	a, stopping := r.attempted(e.key, cause)
+	if a.poisons >= r.cfg.MaxAttempts && r.drop(e, j, a, cause) {
+		return
+	}
+	r.count(func(s *Stats) { s.Retried++ })
+	wait := Backoff(a.n)
+	if !stopping {
+		r.log.Warn("job failed, comes back", zap.String("account", ShortID(j.Account)), zap.Int("attempt", a.n), zap.Duration("after", wait), zap.Error(cause))
+	}
+	r.wait(e, j, wait)
+}
+
+// attempted counts a failure.
+func (r *Runner) attempted(key string, cause error) (a attempt, stopping bool) {
 	r.mu.Lock()
-	n := r.attempts[e.key].n + 1
-	r.attempts[e.key] = attempt{n, time.Now()}
+	defer r.mu.Unlock()
+	a = r.attempts[key]
+	a.n, a.at = a.n+1, time.Now()
+	if poison(cause) {
+		a.poisons++
+	}
+	r.attempts[key] = a
 	if len(r.attempts) > maxAttemptKeys {
 		for k, a := range r.attempts {
 			if time.Since(a.at) > attemptMemory {
@@ -53,36 +73,51 @@ func (r *Runner) retry(e *entry, j Job, cause error) {
 			}
 		}
 	}
-	r.counts.Retried++
-	stopping := r.stopping
-	r.mu.Unlock()
-	wait := Backoff(n)
-	if !stopping {
-		r.log.Warn("job failed, comes back", zap.String("account", ShortID(j.Account)), zap.Int("attempt", n), zap.Duration("after", wait), zap.Error(cause))
-	}
-	r.wait(e, j, wait)
+	return a, r.stopping
 }
 
-func (r *Runner) drop(e *entry, j Job, cause error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	text := "dropped"
-	if cause != nil {
-		text = cause.Error()
+// poison tells whether a job that failed so will hardly ever succeed: a panic, or an answer of Gmail that stays the same. No
+// outage is, however long it lasts.
+func poison(cause error) bool {
+	var p *PanicError
+	fault := FaultOf(cause)
+	return errors.As(cause, &p) || fault == Permanent || fault == Gone
+}
+
+// drop writes a dead letter and acknowledges. What the job was about is still open in the database: it has another try after
+// poisonRest, or when something else calls for it, and no second dead letter before a try has succeeded. It reports false if
+// the dead letter cannot be stored.
+func (r *Runner) drop(e *entry, j Job, a attempt, cause error) bool {
+	if !a.buried {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		defer cancel()
+		err := r.store.AddDeadLetter(ctx, DeadLetter{Account: j.Account, Kind: j.Kind, Run: j.Run, Cause: cause.Error(), Attempts: a.poisons, At: time.Now()})
+		if err != nil && !Removed(err) {
+			r.log.Warn("dead letter not stored", zap.String("account", ShortID(j.Account)), zap.Error(err))
+			return false
+		}
+		r.log.Error("job dropped, see the dead letters", zap.String("account", ShortID(j.Account)), zap.Error(cause))
+		r.count(func(s *Stats) { s.Dropped++ })
+		a.buried = true
 	}
-	err := r.store.AddDeadLetter(ctx, DeadLetter{Account: j.Account, Kind: j.Kind, Run: j.Run, Cause: text, At: time.Now()})
-	if err != nil && !Removed(err) {
-		r.retry(e, j, err)
-		return
-	}
-	r.log.Error("job dropped, see the dead letters", zap.String("account", ShortID(j.Account)), zap.String("cause", text))
-	r.count(func(s *Stats) { s.Dropped++ })
-	r.finish(e)
+	// Without it the sweeper's time stands, which was set when the work began.
+	_ = r.postpone(j, poisonRest)
+	r.mu.Lock()
+	r.attempts[e.key] = a
+	r.mu.Unlock()
+	r.acknowledge(e)
+	return true
 }
 
 func (r *Runner) finish(e *entry) {
 	r.mu.Lock()
 	delete(r.attempts, e.key)
+	r.mu.Unlock()
+	r.acknowledge(e)
+}
+
+func (r *Runner) acknowledge(e *entry) {
+	r.mu.Lock()
 	lease := e.lease
 	r.board.done(e, time.Now())
 	r.ready.Broadcast()

@@ -36,6 +36,12 @@ func (w *Worker) samples() []status.Sample {
 		{Name: "gmailsync_guard_fallback_total", Help: "Decisions made without Redis.", Value: float64(g.Fallback)},
 		{Name: "gmailsync_guard_unavailable_total", Help: "Decisions that Redis did not give.", Value: float64(g.Unavailable)},
 	}
+	for bucket, n := range w.mirror.events.refusals() {
+		out = append(out, status.Sample{
+			Name: "gmailsync_gmail_refused_total", Help: "Calls that Gmail refused, by what pauses for it.",
+			Labels: []status.Label{{Name: "bucket", Value: bucket}}, Value: float64(n),
+		})
+	}
 	for kind, r := range w.runners {
 		s := r.Stats()
 		consumer := []status.Label{{Name: "consumer", Value: string(kind)}}

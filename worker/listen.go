@@ -59,7 +59,13 @@ func (w *Worker) serve(p purpose, l net.Listener, h http.Handler) {
 		Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: zap.NewStdLog(w.log),
 	}}
-	go func() { s.ended <- s.server.Serve(l) }()
+	go func() {
+		err := s.server.Serve(l)
+		if !errors.Is(err, http.ErrServerClosed) {
+			w.log.Error("listener ended; restart the worker", zap.String("for", string(p)), zap.Error(err))
+		}
+		s.ended <- err
+	}()
 	w.servers = append(w.servers, s)
 	w.log.Info("listening", zap.String("for", string(p)), zap.String("on", l.Addr().String()))
 }

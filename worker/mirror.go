@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
@@ -24,6 +28,9 @@ import (
 type Mirror struct {
 	cfg      configs.Config
 	log      *zap.Logger
+	isWorker bool
+	events   *guardEvents
+	lock     *flock.Flock // nil for a command that needs none
 	store    *sqlite.Store
 	tokens   *tokens.Source
 	rdb      redis.UniversalClient // nil when the guard is off
@@ -36,45 +43,88 @@ type Mirror struct {
 }
 
 // OpenMirror opens the store, the guard and Gmail as configured, for use beside a worker or without one. Redis and Gmail
-// are not asked before they are needed.
+// are not asked before they are needed. A store that does not exist is an error: the configuration names another one.
 func OpenMirror(ctx context.Context, cfg configs.Config, log *zap.Logger) (*Mirror, error) {
+	if _, err := os.Stat(cfg.Store.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, &configs.Error{
+			Key: "store.path", Value: cfg.Store.Path,
+			Allowed: "a file that exists: name the worker's configuration with -c, or make the store with `gmailsync account add`",
+		}
+	}
+	return openMirror(ctx, cfg, log, false)
+}
+
+// CreateMirror is OpenMirror that makes a missing store.
+func CreateMirror(ctx context.Context, cfg configs.Config, log *zap.Logger) (*Mirror, error) {
 	return openMirror(ctx, cfg, log, false)
 }
 
 func openMirror(ctx context.Context, cfg configs.Config, log *zap.Logger, isWorker bool) (*Mirror, error) {
-	m := &Mirror{cfg: cfg, log: log}
-	if err := m.open(ctx, isWorker); err != nil {
+	m := &Mirror{cfg: cfg, log: log, isWorker: isWorker, events: newGuardEvents(log)}
+	if err := m.open(ctx); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *Mirror) open(ctx context.Context, isWorker bool) error {
-	keyFile := m.cfg.Store.KeyFile
-	if keyFile == "" {
-		keyFile = m.cfg.Store.Path + ".key"
+func (m *Mirror) open(ctx context.Context) error {
+	if err := checkGuard(m.cfg); err != nil {
+		return err
 	}
-	cipher, err := tokens.OpenCipher(keyFile)
-	if err != nil {
-		return fmt.Errorf("store.keyFile: %w", err)
+	if err := checkFolder(m.cfg.Store.Path); err != nil {
+		return err
 	}
+	claim := m.claimIfFree
+	if m.isWorker {
+		claim = func() error { return m.claim(ctx) }
+	}
+	if err := claim(); err != nil {
+		return err
+	}
+	var err error
 	if m.store, err = sqlite.Open(ctx, m.cfg.Store.Path); err != nil {
 		return fmt.Errorf("store.path: %w", err)
+	}
+	cipher, err := m.openCipher(ctx)
+	if err != nil {
+		return fmt.Errorf("store.keyFile: %w", err)
 	}
 	m.tokens = tokens.New(tokens.Config{
 		TokenURL: m.cfg.Gmail.TokenURL, ClientID: m.cfg.Gmail.ClientID, ClientSecret: m.cfg.Gmail.ClientSecret,
 		Store: m.store, Cipher: cipher, Log: m.log,
 	})
 	if m.cfg.Guard.Enabled {
-		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, isWorker); err != nil {
+		if m.rdb, m.embedded, err = openRedis(ctx, m.cfg, m.holds()); err != nil {
 			return err
 		}
-		if m.guard, err = gmailquota.New(m.rdb, guardConfig(m.cfg)); err != nil {
+		if m.guard, err = gmailquota.New(m.rdb, guardConfig(m.cfg), gmailquota.WithObserver(m.events.observe)); err != nil {
 			return fmt.Errorf("guard: %w", err)
 		}
 	}
 	m.gmail, err = gmailapi.New(m.gmailConfig(m.tokens))
 	return err
+}
+
+// openCipher makes the key where it is missing, unless tokens are stored that only the missing one opens.
+func (m *Mirror) openCipher(ctx context.Context) (*tokens.Cipher, error) {
+	keyFile := m.cfg.Store.KeyFile
+	if keyFile == "" {
+		keyFile = m.cfg.Store.Path + ".key"
+	}
+	accounts, err := m.store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tokens.OpenCipher(keyFile, len(accounts) == 0)
+}
+
+// checkFolder says in the configuration's terms that the store's folder is missing, before the key or the store do in
+// theirs.
+func checkFolder(path string) error {
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return &configs.Error{Key: "store.path", Value: path, Allowed: "a file in a folder that exists"}
+	}
+	return nil
 }
 
 // Close frees what OpenMirror opened. A second call does nothing.
@@ -90,7 +140,9 @@ func (m *Mirror) close() error {
 	}
 	if m.guard != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), m.cfg.Redis.Timeout)
-		errs = append(errs, m.guard.Close(ctx))
+		if err := m.guard.Close(ctx); err != nil {
+			m.log.Debug("Redis is not told which calls ended: their leases lapse by themselves", zap.Error(err))
+		}
 		cancel()
 	}
 	if m.rdb != nil {
@@ -101,6 +153,9 @@ func (m *Mirror) close() error {
 	}
 	if m.store != nil {
 		errs = append(errs, m.store.Close())
+	}
+	if m.lock != nil {
+		errs = append(errs, m.lock.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -147,10 +202,14 @@ func (m *Mirror) Accounts(ctx context.Context) ([]AccountStatus, error) {
 		return nil, err
 	}
 	all := make([]AccountStatus, 0, len(accounts))
+	quota := m.quota
 	for _, a := range accounts {
 		s, err := m.status(ctx, a)
 		if err != nil {
 			return nil, fmt.Errorf("account %s: %w", a.ID, err)
+		}
+		if s.Quota = quota(ctx, a.ID); !s.Quota.Known {
+			quota = unknownQuota // each question to a Redis that is away takes its timeout
 		}
 		all = append(all, s)
 	}

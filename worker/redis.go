@@ -19,33 +19,32 @@ import (
 // expiryTick is how often the embedded Redis lets keys expire: miniredis never does so by itself.
 const expiryTick = 100 * time.Millisecond
 
-// embeddedRedis is a Redis inside this process, on loopback. A worker's leaves its address in a file beside the store, so
-// that a command run beside the worker charges the same buckets.
+// embeddedRedis is a Redis inside this process, on loopback. It leaves its address in a file beside the store, so that a
+// command run beside this process charges the same buckets.
 type embeddedRedis struct {
 	server *miniredis.Miniredis
-	file   string // empty for a command's own
+	file   string
 	stop   chan struct{}
 	done   chan struct{}
 }
 
-// openRedis connects to the configured Redis. "embedded" means one in this process, except for a command beside a worker:
-// that uses the worker's.
-func openRedis(ctx context.Context, cfg configs.Config, isWorker bool) (redis.UniversalClient, *embeddedRedis, error) {
+// openRedis connects to the configured Redis. "embedded" means that of the process that holds the store's lock.
+func openRedis(ctx context.Context, cfg configs.Config, holds bool) (redis.UniversalClient, *embeddedRedis, error) {
 	url := cfg.Redis.URL
 	var own *embeddedRedis
 	if url == configs.Embedded {
 		file := cfg.Store.Path + ".redis"
-		addr, ok := "", false
-		if !isWorker {
-			addr, ok = liveRedis(ctx, file)
-			file = ""
-		}
-		if !ok {
-			var err error
-			if own, err = startEmbeddedRedis(file); err != nil {
-				return nil, nil, err
+		var addr string
+		var err error
+		if holds {
+			if own, err = startEmbeddedRedis(file); err == nil {
+				addr = own.server.Addr()
 			}
-			addr = own.server.Addr()
+		} else {
+			addr, err = liveRedis(ctx, file)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("redis.url: embedded: %w", err)
 		}
 		url = "redis://" + addr
 	}
@@ -56,28 +55,41 @@ func openRedis(ctx context.Context, cfg configs.Config, isWorker bool) (redis.Un
 	return redis.NewUniversalClient(options), own, nil
 }
 
-// liveRedis returns the address in file if a Redis answers there; a file left by a killed worker does not count.
-func liveRedis(ctx context.Context, file string) (string, bool) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", false
+// liveRedis returns the address in file once a Redis answers there: the process that holds the lock may just be starting.
+func liveRedis(ctx context.Context, file string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	tick := time.NewTicker(expiryTick)
+	defer tick.Stop()
+	for {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			addr := strings.TrimSpace(string(data))
+			if err = ping(ctx, addr); err == nil {
+				return addr, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("the process that uses this store has none: %w", err)
+		case <-tick.C:
+		}
 	}
-	addr := strings.TrimSpace(string(data))
+}
+
+func ping(ctx context.Context, addr string) error {
 	probe := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
-	defer func() { _ = probe.Close() }()
-	return addr, probe.Ping(ctx).Err() == nil
+	return errors.Join(probe.Ping(ctx).Err(), probe.Close())
 }
 
 func startEmbeddedRedis(file string) (*embeddedRedis, error) {
 	server, err := miniredis.Run()
 	if err != nil {
-		return nil, fmt.Errorf("embedded redis: %w", err)
+		return nil, err
 	}
-	if file != "" {
-		if err := os.WriteFile(file, []byte(server.Addr()+"\n"), 0o600); err != nil {
-			server.Close()
-			return nil, fmt.Errorf("embedded redis: %w", err)
-		}
+	if err := os.WriteFile(file, []byte(server.Addr()+"\n"), 0o600); err != nil {
+		server.Close()
+		return nil, err
 	}
 	e := &embeddedRedis{server: server, file: file, stop: make(chan struct{}), done: make(chan struct{})}
 	go e.expire()
@@ -104,9 +116,6 @@ func (e *embeddedRedis) close() error {
 	close(e.stop)
 	<-e.done
 	e.server.Close()
-	if e.file == "" {
-		return nil
-	}
 	if err := os.Remove(e.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("embedded redis: %w", err)
 	}

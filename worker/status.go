@@ -8,8 +8,8 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-// QuotaStatus is what the guard holds for one account now. It is zero where the guard is off or Redis is away; Known
-// tells.
+// QuotaStatus is what the guard holds for one account now. It is zero where the guard is off, Redis is away, or the
+// embedded Redis is that of a worker that does not run; Known tells.
 type QuotaStatus struct {
 	Known       bool      `json:"known"`
 	Left        int64     `json:"left"`                 // units that could be spent at once; negative: reserved ahead
@@ -22,13 +22,14 @@ func (q QuotaStatus) String() string {
 	if !q.Known {
 		return "-"
 	}
-	s := fmt.Sprintf("%d of %d", q.Left, q.Burst)
+	s := fmt.Sprintf("%d of %d", max(q.Left, 0), q.Burst)
 	if wait := time.Until(q.PausedUntil); wait > 0 {
 		s += fmt.Sprintf(", paused %s", wait.Round(time.Second))
 	}
 	return s
 }
 
+// status is all but the quota.
 func (m *Mirror) status(ctx context.Context, a consumers.Account) (AccountStatus, error) {
 	stored, err := m.store.Counts(ctx, a.ID)
 	if err != nil {
@@ -41,15 +42,14 @@ func (m *Mirror) status(ctx context.Context, a consumers.Account) (AccountStatus
 	return AccountStatus{
 		ID: a.ID, Address: a.Address, State: a.State, Reason: a.Reason, HistoryID: a.Cursor.String(), HistoryAt: a.HistoryAt,
 		WatchExpires: a.WatchExpires, Threads: stored.Threads, Messages: stored.Messages, DeadLetters: a.Failed,
-		Run:   RunStatus{Listed: p.Listed, Stored: p.Stored, Gone: p.Gone, Failed: p.Failed, Open: p.Open},
-		Quota: m.quota(ctx, a.ID),
+		Run: RunStatus{Listed: p.Listed, Stored: p.Stored, Gone: p.Gone, Failed: p.Failed, Open: p.Open},
 	}, nil
 }
 
 // quota reads an account's buckets. That Redis is away is not the reader's problem: the worker says it in its log.
 func (m *Mirror) quota(ctx context.Context, account string) QuotaStatus {
-	if m.guard == nil {
-		return QuotaStatus{}
+	if m.guard == nil || m.holds() && !m.isWorker {
+		return QuotaStatus{} // off, or a Redis of its own, in which nobody has called yet
 	}
 	snapshot, err := m.guard.Snapshot(ctx, account)
 	if err != nil {
@@ -61,6 +61,8 @@ func (m *Mirror) quota(ctx context.Context, account string) QuotaStatus {
 	}
 	return q
 }
+
+func unknownQuota(context.Context, string) QuotaStatus { return QuotaStatus{} }
 
 // guardSummary says by what the worker measures itself, for the log at its start.
 func (m *Mirror) guardSummary() string {

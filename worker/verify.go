@@ -17,7 +17,7 @@ type VerifyResult struct {
 	Fetched   int    `json:"fetched"`   // of them, whose history ids differed: compared message by message, 40 units each
 	Missing   int    `json:"missing"`   // messages of the mailbox that the mirror lacks
 	Extra     int    `json:"extra"`     // messages of the mirror that the mailbox lacks
-	Different int    `json:"different"` // messages with another thread or other labels
+	Different int    `json:"different"` // messages of the same thread with other labels; in another thread counts as missing and extra
 }
 
 // Equal tells that no difference was found.
@@ -26,6 +26,14 @@ func (r VerifyResult) Equal() bool { return r.Missing == 0 && r.Extra == 0 && r.
 // Verify compares an account's mirror with its mailbox, as class maintenance, waiting where the guard says so. A
 // change that arrives meanwhile can count as a difference until the worker has stored it; run it again to see.
 func (m *Mirror) Verify(ctx context.Context, account string) (VerifyResult, error) {
+	r, err := m.verify(ctx, account)
+	if err != nil && consumers.FaultOf(err) == consumers.AccountFault {
+		err = fmt.Errorf("%w: connect the account again, with `gmailsync account add`", err)
+	}
+	return r, err
+}
+
+func (m *Mirror) verify(ctx context.Context, account string) (VerifyResult, error) {
 	r := VerifyResult{Account: account}
 	mailbox, err := m.gmail.Mailbox(ctx, account, gmailquota.Maintenance)
 	if err != nil {

@@ -17,6 +17,8 @@ const (
 	watchRenewBefore = watchLife - 24*time.Hour
 	// watchPass is the time between two looks for watches that are due. What failed is tried again in the next.
 	watchPass = time.Minute
+	// watchPauseMax is the longest pause after failures in a row: a topic without rights fails for every account.
+	watchPauseMax = time.Hour
 	// watchesAPass bounds one pass: at 100 units each this is a quarter of a new project's minute, and the earliest expiry
 	// comes first.
 	watchesAPass = 3000
@@ -30,8 +32,9 @@ func (w *Worker) renewWatches(ctx context.Context) {
 	}
 	tick := time.NewTicker(watchPass)
 	defer tick.Stop()
+	failures := watchFailures{}
 	for {
-		if err := w.renewDueWatches(ctx); err != nil && ctx.Err() == nil {
+		if err := w.renewDueWatches(ctx, failures); err != nil && ctx.Err() == nil {
 			w.log.Error("watch renewal failed, trying again", zap.Duration("after", watchPass), zap.Error(err))
 		}
 		select {
@@ -42,19 +45,41 @@ func (w *Worker) renewWatches(ctx context.Context) {
 	}
 }
 
-func (w *Worker) renewDueWatches(ctx context.Context) error {
-	due, err := w.mirror.store.WatchesDue(ctx, time.Now().Add(watchRenewBefore), watchesAPass)
+// watchFailures are the accounts whose watch failed last, and when it is tried again.
+type watchFailures map[string]watchFailure
+
+type watchFailure struct {
+	pause time.Duration
+	next  time.Time
+}
+
+// failed doubles the account's pause.
+func (f watchFailures) failed(account string, now time.Time) {
+	pause := min(max(2*f[account].pause, watchPass), watchPauseMax)
+	f[account] = watchFailure{pause, now.Add(pause)}
+}
+
+func (w *Worker) renewDueWatches(ctx context.Context, failures watchFailures) error {
+	due, err := w.mirror.store.WatchesDue(ctx, time.Now().Add(watchRenewBefore), watchesAPass+len(failures))
 	if err != nil {
 		return err
 	}
 	for _, a := range due {
-		if err := w.renewWatch(ctx, a); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			w.log.Warn("watch not renewed", zap.String("account", consumers.ShortID(a.ID)),
-				zap.Time("expires", a.WatchExpires), zap.Error(err))
+		// An account without a cursor is watched by its import.
+		if a.Cursor == 0 || time.Now().Before(failures[a.ID].next) {
+			continue
 		}
+		err := w.renewWatch(ctx, a)
+		if err == nil {
+			delete(failures, a.ID)
+			continue
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		failures.failed(a.ID, time.Now())
+		w.log.Warn("watch not renewed", zap.String("account", consumers.ShortID(a.ID)),
+			zap.Time("expires", a.WatchExpires), zap.Error(err))
 	}
 	return nil
 }

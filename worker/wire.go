@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,6 +31,31 @@ func guardConfig(cfg configs.Config) gmailquota.Config {
 	c.FailOpen, c.LocalFallback, c.Workers = g.FailOpen, g.LocalFallback, g.Workers
 	c.RedisTimeout = cfg.Redis.Timeout
 	return c
+}
+
+// checkGuard says in the configuration's terms what the guard would refuse, before anything is made on disk.
+func checkGuard(cfg configs.Config) error {
+	var wrong *gmailquota.ConfigError
+	if err := guardConfig(cfg).Validate(); !cfg.Guard.Enabled || !errors.As(err, &wrong) {
+		return nil
+	}
+	return &configs.Error{Key: guardKey(wrong.Field), Value: wrong.Value, Allowed: wrong.Allowed}
+}
+
+// guardKey is the setting from which guardConfig took a field.
+func guardKey(field string) string {
+	switch field {
+	case "UserCapacity":
+		return "guard.perUserCapacityUnits"
+	case "UserRefill":
+		return "guard.perUserRefillUnitsPerMinute"
+	case "RedisTimeout":
+		return "redis.timeout"
+	}
+	if method, ok := strings.CutPrefix(field, "Prices["); ok {
+		return "guard.prices." + strings.Trim(method, `"]`)
+	}
+	return "guard." + strings.ToLower(field[:1]) + field[1:]
 }
 
 // gmailConfig is how Gmail is called with the access tokens of t.
@@ -77,7 +104,7 @@ func (w *Worker) base() consumers.Base {
 func (w *Worker) buildConsumers() error {
 	c := w.cfg.Consumers
 	base := w.base()
-	onApplied := func(account string, cursor consumers.HistoryID, _ consumers.Job) { w.observe(account, uint64(cursor)) }
+	onApplied := func(account string, cursor consumers.HistoryID) { w.observe(account, uint64(cursor)) }
 	w.runners = map[consumers.Kind]*consumers.Runner{}
 	for _, r := range []struct {
 		kind    consumers.Kind
@@ -92,6 +119,8 @@ func (w *Worker) buildConsumers() error {
 	} {
 		runner, err := consumers.NewRunner(consumers.RunnerConfig{
 			Kind: r.kind, Workers: r.slots, MaxPark: c.MaxPark, MaxParked: c.MaxParked, SweepAfter: c.SweepAfter,
+			MaxAttempts: c.MaxAttempts,
+			Grace:       time.Hour, // Stop's context ends it
 		}, r.handler, w.mirror.store, w.log)
 		if err != nil {
 			return fmt.Errorf("consumers: %w", err)
@@ -99,11 +128,6 @@ func (w *Worker) buildConsumers() error {
 		w.runners[r.kind] = runner
 	}
 	return nil
-}
-
-// receiver hands the queue's messages to a runner.
-func receiver(r *consumers.Runner) func(data []byte, published time.Time, ack, nack func()) {
-	return func(data []byte, _ time.Time, ack, nack func()) { r.Receive(data, ack, nack) }
 }
 
 // watchConfig lets a change of guard.failOpen in the file take effect, until ctx ends. Everything else needs a restart.

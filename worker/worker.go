@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
 	"go.uber.org/zap"
 
 	"github.com/gmailsync/gmailsync/configs"
@@ -34,7 +33,7 @@ func WithLogger(log *zap.Logger) Option { return func(w *Worker) { w.log = log }
 // WithObserver sets the observer of cursors.
 func WithObserver(o Observer) Option { return func(w *Worker) { w.observe = o } }
 
-// WithPushListener serves the push endpoint on l instead of push.listen. The worker closes it.
+// WithPushListener serves the push endpoint on l instead of push.listen. A worker that was started closes it.
 func WithPushListener(l net.Listener) Option { return func(w *Worker) { w.pushListener = l } }
 
 // WithConfigFile names the file whose changes take effect while the worker runs (guard.failOpen).
@@ -49,7 +48,6 @@ type Worker struct {
 	configFile   string
 
 	mirror  *Mirror
-	lock    *flock.Flock // of the store
 	queue   *broker.Broker
 	runners map[consumers.Kind]*consumers.Runner
 	sweeper *consumers.Sweeper
@@ -69,31 +67,14 @@ func New(ctx context.Context, cfg configs.Config, opts ...Option) (*Worker, erro
 	for _, o := range opts {
 		o(w)
 	}
-	if err := w.claim(); err != nil {
-		return nil, err
-	}
 	var err error
 	if w.mirror, err = openMirror(ctx, cfg, w.log, true); err != nil {
-		return nil, errors.Join(err, w.lock.Close())
+		return nil, err
 	}
 	if err := w.build(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
-}
-
-// claim keeps a second worker off the store: its queue in the process would work on everything once more.
-func (w *Worker) claim() error {
-	w.lock = flock.New(w.cfg.Store.Path + ".worker.lock")
-	ok, err := w.lock.TryLock()
-	if err != nil {
-		return fmt.Errorf("store.path: lock: %w", err)
-	}
-	if !ok {
-		return errors.Join(fmt.Errorf("store.path: another worker runs on %s: stop it, or give this one a file of its own", w.cfg.Store.Path),
-			w.lock.Close())
-	}
-	return nil
 }
 
 // Mirror returns the stored mailboxes. It is closed by Stop.
@@ -116,7 +97,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	for kind, r := range w.runners {
 		r.Start()
-		w.services.Go(func() { w.queue.Receive(intake, kind, receiver(r)) })
+		w.services.Go(func() { w.queue.Receive(intake, kind, r.Receive) })
 	}
 	w.services.Go(func() { w.renewWatches(intake) })
 	if w.configFile != "" {
@@ -166,7 +147,7 @@ func (w *Worker) close() error {
 	if w.queue != nil {
 		errs = append(errs, w.queue.Close())
 	}
-	errs = append(errs, w.mirror.Close(), w.lock.Close())
+	errs = append(errs, w.mirror.Close())
 	return errors.Join(errs...)
 }
 

@@ -244,24 +244,33 @@ func TestWatchesAreRenewedThoughSomeFail(t *testing.T) {
 		address := fmt.Sprintf("user%d@example.com", i)
 		r.sim.AddAccount(address)
 		ids[i] = r.connect(address)
+		run, _, err := w.mirror.store.StartRun(t.Context(), ids[i], consumers.RunImport, time.Now())
+		r.must(err)
+		r.must(w.mirror.store.PinBaseline(t.Context(), run.ID, 1))
 		r.must(w.mirror.store.SetWatch(t.Context(), ids[i], consumers.Watch{Expires: time.Now().Add(time.Duration(i) * time.Minute)}))
 		if i < failing {
 			r.sim.AddFault(gmailsim.Fault{Method: "watch", Account: address, Status: 403, Reason: "forbidden", Times: -1})
 		}
 	}
-	before := r.status(ids[accounts-1]).HistoryID
+	failures := watchFailures{}
 	for range 2 {
-		r.must(w.renewDueWatches(t.Context()))
+		r.must(w.renewDueWatches(t.Context(), failures)) // the second pass comes too early for those that failed
 	}
 	for i, id := range ids {
 		s := r.status(id)
 		renewed := s.WatchExpires.After(time.Now().Add(watchRenewBefore))
-		if renewed != (i >= failing) || !s.State.Active() || s.HistoryID != before {
+		if renewed != (i >= failing) || !s.State.Active() || s.HistoryID != "1" {
 			t.Errorf("account %d: renewed %v, %s, cursor %s", i, renewed, s.State, s.HistoryID)
 		}
 	}
-	if calls := r.sim.Stats().Calls["watch"]; calls != accounts+failing {
-		t.Errorf("%d calls of watch, want one an account and a second one where it failed", calls)
+	if calls := r.sim.Stats().Calls["watch"]; calls != accounts || len(failures) != failing {
+		t.Errorf("%d calls of watch, %d failures; want one call an account, %d failures", calls, len(failures), failing)
+	}
+	for range 20 {
+		failures.failed(ids[0], time.Now())
+	}
+	if pause := failures[ids[0]].pause; pause != watchPauseMax {
+		t.Errorf("the pause grew to %s, want %s", pause, watchPauseMax)
 	}
 }
 
@@ -277,26 +286,57 @@ func TestAStoreHasOneWorker(t *testing.T) {
 	r.must(w.Stop(t.Context()))
 }
 
-// A command beside a worker charges the worker's buckets; alone it has its own, and leaves nothing that a worker would
-// take for a Redis.
-func TestCommandsShareTheEmbeddedRedis(t *testing.T) {
+// Whoever comes first has the embedded Redis and all others charge the same buckets; a worker does not start beside one
+// that is not its own.
+func TestTheEmbeddedRedisIsOne(t *testing.T) {
 	r := newRig(t)
-	alone, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
+	open := func() *Mirror {
+		t.Helper()
+		m, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
+		r.must(err)
+		return m
+	}
+	if _, err := OpenMirror(t.Context(), r.cfg, zap.NewNop()); err == nil {
+		t.Error("a store that does not exist was opened")
+	}
+	first, err := CreateMirror(t.Context(), r.cfg, zap.NewNop())
 	r.must(err)
-	if _, err := os.Stat(r.cfg.Store.Path + ".redis"); alone.embedded == nil || err == nil {
-		t.Error("a command left its Redis for others")
+	second := open()
+	if first.embedded == nil || second.embedded != nil {
+		t.Error("the second command has a Redis of its own")
+	}
+	if w, err := New(t.Context(), r.cfg); err == nil || !strings.Contains(err.Error(), "a command that calls Gmail") {
+		t.Errorf("a worker beside another's Redis: %v, %v", w, err)
+	}
+	r.must(second.Close())
+	r.must(first.Close())
+	if _, err := os.Stat(r.cfg.Store.Path + ".redis"); err == nil {
+		t.Error("the address of a Redis that is gone stays")
 	}
 	w := r.build()
-	r.must(alone.Close())
-	beside, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
-	r.must(err)
-	if beside.embedded != nil || w.mirror.embedded == nil {
+	beside := open()
+	if beside.embedded != nil || w.mirror.embedded == nil || !beside.WorkerRuns() {
 		t.Error("a command beside a worker has a Redis of its own")
 	}
 	r.must(beside.Close())
 	r.stop()
-	if _, err := os.Stat(r.cfg.Store.Path + ".redis"); err == nil {
-		t.Error("the address of a Redis that is gone stays")
+	alone := open()
+	if alone.WorkerRuns() {
+		t.Error("the worker has ended")
+	}
+	r.must(alone.Close())
+}
+
+// Without its key the stored tokens are lost: a new key must not be made in silence.
+func TestAMissingKeyFileIsSaid(t *testing.T) {
+	r := newRig(t)
+	r.build()
+	r.sim.AddAccount("ann@example.com")
+	r.connect("ann@example.com")
+	r.stop()
+	r.must(os.Remove(r.cfg.Store.Path + ".key"))
+	if _, err := New(t.Context(), r.cfg); err == nil || !strings.Contains(err.Error(), "store.keyFile") {
+		t.Errorf("%v, want an error that names the key file", err)
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"github.com/gmailsync/gmailsync/configs"
 	"github.com/gmailsync/gmailsync/worker"
 )
 
@@ -37,7 +39,7 @@ func (a *app) accountAdd() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
+			return a.withNewMirror(cmd.Context(), func(m *worker.Mirror) error {
 				added, err := m.AddAccount(cmd.Context(), address, token)
 				if err != nil {
 					return err
@@ -147,12 +149,23 @@ func (a *app) onAccount(use, short string, do func(ctx context.Context, m *worke
 }
 
 // withMirror opens the configured mirror for one command.
-func (a *app) withMirror(ctx context.Context, do func(*worker.Mirror) error) (err error) {
+func (a *app) withMirror(ctx context.Context, do func(*worker.Mirror) error) error {
+	return a.with(ctx, worker.OpenMirror, do)
+}
+
+// withNewMirror is withMirror for the command that may be the first.
+func (a *app) withNewMirror(ctx context.Context, do func(*worker.Mirror) error) error {
+	return a.with(ctx, worker.CreateMirror, do)
+}
+
+type opener func(context.Context, configs.Config, *zap.Logger) (*worker.Mirror, error)
+
+func (a *app) with(ctx context.Context, open opener, do func(*worker.Mirror) error) (err error) {
 	cfg, log, err := a.load()
 	if err != nil {
 		return err
 	}
-	m, err := worker.OpenMirror(ctx, cfg, log)
+	m, err := open(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

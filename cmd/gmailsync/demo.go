@@ -105,6 +105,11 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.report != "" {
+		if err := (report{}).write(o.report); err != nil { // a minute later would be too late to find out
+			return usageError{err}
+		}
+	}
 	d := &demo{options: o, started: time.Now()}
 	d.watch = newStopwatch(func(account string, c change, took time.Duration) {
 		d.screen.line("%s  %-10s  in the mirror after %.2f s", d.nameOf(account), c.what, took.Seconds())
@@ -207,8 +212,10 @@ func (d *demo) newScreen(a *app) screen {
 	for i, acc := range d.accounts {
 		names[i] = acc.name
 	}
-	if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return newBarScreen(f, names)
+	if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return newBarScreen(f, columns, names)
+		}
 	}
 	return &plainScreen{out: a.stdout}
 }
@@ -224,7 +231,7 @@ func (d *demo) nameOf(account string) string {
 
 // play connects the accounts, lets the mailboxes live while they are imported, compares, and goes on until ctx ends.
 func (d *demo) play(ctx context.Context) error {
-	d.screen.line("Simulated Gmail: %d mailboxes of %d messages, %d units a minute each, measured by a %s minute.",
+	d.screen.line("Simulated Gmail: %d mailboxes of %d messages, %d units a minute each (%s metering).",
 		len(d.accounts), len(d.accounts[0].past), d.options.userLimit, d.options.metering)
 	for _, acc := range d.accounts {
 		added, err := d.worker.Mirror().AddAccount(ctx, acc.account.Address, acc.account.RefreshToken)
@@ -282,7 +289,7 @@ func (d *demo) importAll(ctx, living context.Context, lives *errgroup.Group) err
 			case acc.begun.IsZero() && acc.status.Run.Listed > 0:
 				acc.begun = time.Now()
 				acc.units = -d.unitsOf(acc)
-				d.startLife(living, lives, i)
+				d.startLife(living, lives, i, lifePause)
 			case acc.ended.IsZero() && acc.status.Live():
 				acc.ended = time.Now()
 				acc.units += d.unitsOf(acc)
@@ -300,10 +307,10 @@ func (d *demo) importAll(ctx, living context.Context, lives *errgroup.Group) err
 	}
 }
 
-func (d *demo) startLife(living context.Context, lives *errgroup.Group, i int) {
+func (d *demo) startLife(living context.Context, lives *errgroup.Group, i int, pause time.Duration) {
 	acc := d.accounts[i]
 	l := &life{
-		sim: d.sim, address: acc.account.Address, old: acc.past,
+		sim: d.sim, address: acc.account.Address, pause: pause, old: acc.past,
 		mail:    gmailsim.SampleMail(200, 1000+uint64(i)),
 		rand:    rand.New(rand.NewPCG(uint64(i), 7)),
 		changed: func(c change) { d.watch.start(acc.id, c) },
@@ -330,10 +337,10 @@ func (d *demo) settle(ctx context.Context) error {
 
 // live lets the mailboxes go on changing until the user has seen enough.
 func (d *demo) live(ctx context.Context) error {
-	d.screen.line("Live: mail goes on arriving and is mirrored as it comes. Ctrl-C ends.")
+	d.screen.line("Live: mail goes on arriving, more slowly now, and is mirrored as it comes. Ctrl-C ends.")
 	lives, living := errgroup.WithContext(ctx)
 	for i := range d.accounts {
-		d.startLife(living, lives, i)
+		d.startLife(living, lives, i, slowPause)
 	}
 	tick := time.NewTicker(demoRefresh)
 	defer tick.Stop()

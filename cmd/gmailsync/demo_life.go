@@ -11,13 +11,17 @@ import (
 	"github.com/gmailsync/gmailsync/gmailquota/gmailsim"
 )
 
-// lifePause is the average time between two changes of one mailbox while the demo runs.
-const lifePause = 2 * time.Second
+// The average time between two changes of one mailbox.
+const (
+	lifePause = 2 * time.Second  // while it is imported
+	slowPause = 10 * time.Second // afterwards, so that the screen can be read
+)
 
 // life changes one simulated mailbox the way its owner and the world do: new mail, labels, trash, deletion.
 type life struct {
 	sim     *gmailsim.Server
 	address string
+	pause   time.Duration         // between two changes, on average
 	mail    [][]byte              // to be delivered, round and round
 	old     []gmailsim.MessageRef // of the past: relabelled and trashed, never deleted
 	own     []gmailsim.MessageRef // delivered here: deleted as well
@@ -29,7 +33,7 @@ type life struct {
 // run makes a change every now and then until ctx ends.
 func (l *life) run(ctx context.Context) error {
 	for {
-		pause := time.NewTimer(lifePause/2 + time.Duration(l.rand.Int64N(int64(lifePause))))
+		pause := time.NewTimer(l.pause/2 + time.Duration(l.rand.Int64N(int64(l.pause))))
 		select {
 		case <-ctx.Done():
 			pause.Stop()
@@ -52,8 +56,9 @@ func (l *life) step(now time.Time) error {
 	case n < 9:
 		what, do = "trashed", l.trash
 	}
+	before := l.sim.HistoryID(l.address)
 	id, err := do()
-	if err == nil {
+	if err == nil && id > before { // a label that was there already is no change
 		l.changed(change{what: what, historyID: id, at: now})
 	}
 	return err

@@ -41,6 +41,19 @@ func (v accountView) numbers() string {
 	return s
 }
 
+// short is numbers for a terminal that has no room for words.
+func (v accountView) short() string {
+	s := fmt.Sprintf("%d/%d threads %d/%d units", v.stored, v.listed, v.units, v.limit)
+	if v.toCompare > 0 {
+		return s + fmt.Sprintf(" compared %d/%d", v.compared, v.toCompare)
+	}
+	s += fmt.Sprintf(" %d wait", v.waiting)
+	if v.hasPush {
+		s += fmt.Sprintf(" push %.2f s", v.pushToStored.Seconds())
+	}
+	return s
+}
+
 // screen shows the demo's progress: bars on a terminal, plain lines elsewhere.
 type screen interface {
 	show(views []accountView)
@@ -67,7 +80,7 @@ func (p *plainScreen) show(views []accountView) {
 	}
 	p.next = now.Add(plainEvery)
 	for _, v := range views {
-		fmt.Fprintf(p.out, "%s  %s | %s\n", v.name, v.state, v.numbers())
+		fmt.Fprintf(p.out, "%s  %-9s | %s\n", v.name, v.state, v.numbers())
 	}
 }
 
@@ -79,6 +92,9 @@ func (p *plainScreen) line(format string, args ...any) {
 
 func (p *plainScreen) close() {}
 
+// wide is the columns of a terminal at which a bar's line has all its words.
+const wide = 140
+
 // barScreen draws one bar an account.
 type barScreen struct {
 	progress *mpb.Progress
@@ -88,9 +104,13 @@ type barScreen struct {
 	views []accountView
 }
 
-func newBarScreen(out io.Writer, names []string) *barScreen {
+func newBarScreen(out io.Writer, columns int, names []string) *barScreen {
+	bar, numbers := 24, accountView.numbers
+	if columns < wide {
+		bar, numbers = 10, accountView.short
+	}
 	s := &barScreen{
-		progress: mpb.New(mpb.WithOutput(out), mpb.WithAutoRefresh(), mpb.WithWidth(24)),
+		progress: mpb.New(mpb.WithOutput(out), mpb.WithAutoRefresh(), mpb.WithWidth(bar)),
 		views:    make([]accountView, len(names)),
 	}
 	width := 0
@@ -98,9 +118,10 @@ func newBarScreen(out io.Writer, names []string) *barScreen {
 		width = max(width, len(n))
 	}
 	for i, n := range names {
-		s.bars = append(s.bars, s.progress.AddBar(1,
-			mpb.PrependDecorators(decor.Name(n+strings.Repeat(" ", width-len(n)+1))),
-			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + s.view(i).numbers() })),
+		name := n + strings.Repeat(" ", width-len(n)+1)
+		s.bars = append(s.bars, s.progress.AddBar(0,
+			mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return name + fmt.Sprintf("%-9s ", s.view(i).state) })),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + numbers(s.view(i)) })),
 		))
 	}
 	return s
@@ -117,8 +138,7 @@ func (s *barScreen) show(views []accountView) {
 	copy(s.views, views)
 	s.mu.Unlock()
 	for i, v := range views {
-		// One thread more than listed keeps the bar from completing, since mail goes on arriving.
-		s.bars[i].SetTotal(int64(max(v.listed, 1))+1, false)
+		s.bars[i].SetTotal(int64(v.listed), false) // false: it is never complete, since mail goes on arriving
 		s.bars[i].SetCurrent(int64(v.stored))
 	}
 }

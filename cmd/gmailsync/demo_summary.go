@@ -48,14 +48,14 @@ func (d *demo) sustainedUse() float64 {
 func (d *demo) printSummary(r report) {
 	line := d.screen.line
 	line("")
-	line("Mirrored in %.0f s, %.1f s of CPU (simulator included):", r.WallSeconds, r.CPUSeconds)
+	line("Mirrored and compared in %.0f s, with %.1f s of CPU (simulator included):", r.WallSeconds, r.CPUSeconds)
 	for i, acc := range r.Accounts {
 		line("  %s: %d of %d threads of the import, %d messages now, %s", d.accounts[i].name, acc.ThreadsStored, acc.ThreadsListed,
 			acc.MessagesStored, acc.State)
 	}
 	line("  compared message by message: %d missing, %d extra, %d different", r.Verify.Missing, r.Verify.Extra, r.Verify.Different)
-	line("  Gmail: %d units, %d calls refused; at most %d units of a user in any 60 s (limit %d), %d calls of one in flight",
-		r.Gmail.Units, r.Gmail.Refused, r.Gmail.MaxUserUnits60s, d.options.userLimit, r.Gmail.MaxUserInFlight)
+	line("  Gmail: %d units, %d calls refused; a user used at most %d of %d units in any 60 s",
+		r.Gmail.Units, r.Gmail.Refused, r.Gmail.MaxUserUnits60s, d.options.userLimit)
 	if r.Gmail.SustainedUse > 0 {
 		line("  an import used %.0f %% of its user's limit", 100*r.Gmail.SustainedUse)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -29,6 +30,9 @@ func (a *app) statusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if !m.WorkerRuns() {
+					fmt.Fprintln(a.stderr, "gmailsync: no worker runs on this store: it stays as it is until `gmailsync run` is started")
+				}
 				return a.printStatus(accounts)
 			})
 		},
@@ -40,9 +44,9 @@ func (a *app) printStatus(accounts []worker.AccountStatus) error {
 		return a.printJSON(accounts)
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ACCOUNT\tSTATE\tRUN\tTHREADS\tMESSAGES\tHISTORY AGE\tQUOTA LEFT\tIN FLIGHT\tDEAD LETTERS\tREASON")
+	fmt.Fprintln(w, "ACCOUNT\tADDRESS\tSTATE\tRUN\tTHREADS\tMESSAGES\tHISTORY AGE\tQUOTA LEFT\tIN FLIGHT\tDEAD LETTERS\tREASON")
 	for _, s := range accounts {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", s.ID, s.State, s.Run, s.Threads, s.Messages,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", s.ID, s.Address, s.State, s.Run, s.Threads, s.Messages,
 			age(s.HistoryAt), s.Quota, s.Quota.InFlight, s.DeadLetters, s.Reason)
 	}
 	return w.Flush()
@@ -82,11 +86,14 @@ func (a *app) verify(ctx context.Context, m *worker.Mirror, account string) erro
 		if err != nil {
 			return err
 		}
-		accounts = []worker.AccountStatus{{ID: id}}
+		accounts = slices.DeleteFunc(accounts, func(s worker.AccountStatus) bool { return s.ID != id })
 	}
 	results := make([]worker.VerifyResult, 0, len(accounts))
 	equal := true
 	for _, acc := range accounts {
+		if !acc.Live() {
+			fmt.Fprintf(a.stderr, "gmailsync: account %s is %s: its mirror is not complete yet\n", acc.ID, acc.State)
+		}
 		r, err := m.Verify(ctx, acc.ID)
 		if err != nil {
 			return fmt.Errorf("verify account %s: %w", acc.ID, err)

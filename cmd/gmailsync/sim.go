@@ -67,6 +67,9 @@ func (a *app) simCommand() *cobra.Command {
 }
 
 func (a *app) sim(ctx context.Context, o simOptions) (err error) {
+	if o.accounts < 0 || o.messages < 0 {
+		return usageError{fmt.Errorf("--accounts %d --messages %d: want 0 or more", o.accounts, o.messages)}
+	}
 	for _, url := range o.push {
 		o.gmail.Push = append(o.gmail.Push, gmailsim.PushTarget{URL: url, Audience: o.audience, ServiceAccount: o.sender})
 	}

@@ -49,6 +49,9 @@ func TestWrongArgumentsEndAtOnce(t *testing.T) {
 		"missing token":    {[]string{"account", "add", "--address", "a@example.com", "--refresh-token-file", "/nowhere"}, []string{"/nowhere"}},
 		"required flag":    {[]string{"export"}, []string{"account"}},
 		"sim price list":   {[]string{"sim", "--prices", "2020"}, []string{"2020", "legacy"}},
+		"sim accounts":     {[]string{"sim", "--accounts", "-1"}, []string{"--accounts", "-1"}},
+		"report nowhere":   {[]string{"demo", "--report", "/nowhere/r.json"}, []string{"--report", "/nowhere"}},
+		"no store":         {[]string{"status"}, []string{"store.path", "gmailsync.db", "-c"}},
 		"stray argument":   {[]string{"status", "now"}, []string{"now"}},
 	} {
 		t.Run(name, func(t *testing.T) { requireUsageError(t, c.args, c.want) })

@@ -40,6 +40,9 @@ type Mailbox struct {
 	PageSize     int       // threads, and history records, a page; default 100
 	WatchExpires time.Time // zero: there is no topic, so no watch
 	LabelList    []consumers.Label
+	// OldThreadIDs: a thread's history id is that of its newest message, so that it falls behind the records of what was
+	// deleted. Gmail does not say which it is.
+	OldThreadIDs bool
 	// OnCall, if set, runs before each call is answered, so that a test can change the mailbox in mid-course.
 	OnCall func(op, id string)
 
@@ -130,7 +133,14 @@ func (m *Mailbox) Delete(id string) consumers.HistoryID {
 	m.history++
 	delete(m.messages, id)
 	m.record(consumers.MessageDeleted, msg, nil)
-	m.threads[msg.ThreadID].history = m.history
+	th := m.threads[msg.ThreadID]
+	th.history = m.history
+	if m.OldThreadIDs {
+		th.history = 0
+		for _, left := range m.inThread(msg.ThreadID) {
+			th.history = max(th.history, left.HistoryID)
+		}
+	}
 	if len(m.inThread(msg.ThreadID)) == 0 {
 		delete(m.threads, msg.ThreadID)
 	}

@@ -44,8 +44,9 @@ type message struct {
 }
 
 type thread struct {
-	history, snapshot, want consumers.HistoryID
-	complete                bool
+	history, snapshot consumers.HistoryID
+	complete          bool
+	wants             map[string]consumers.HistoryID // messages named by history and not stored, by the record's id
 }
 
 type run struct {

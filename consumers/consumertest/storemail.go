@@ -12,7 +12,7 @@ import (
 
 func (a *account) thread(id string) *thread {
 	if a.threads[id] == nil {
-		a.threads[id] = &thread{}
+		a.threads[id] = &thread{wants: map[string]consumers.HistoryID{}}
 	}
 	return a.threads[id]
 }
@@ -31,7 +31,7 @@ func (a *account) liveIn(threadID string) int {
 // whole tells whether all messages of a known thread are stored.
 func (a *account) whole(threadID string) bool {
 	th := a.threads[threadID]
-	if th == nil || !th.complete || th.want > 0 {
+	if th == nil || !th.complete || len(th.wants) > 0 {
 		return false
 	}
 	for _, f := range a.fetches {
@@ -71,11 +71,35 @@ func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 	}
 	th := a.thread(snapshot.ID)
 	th.history = max(th.history, snapshot.HistoryID)
-	if snapshot.HistoryID < th.want {
+	maps.DeleteFunc(th.wants, func(_ string, at consumers.HistoryID) bool { return at <= snapshot.HistoryID })
+	a.dropWants(th)
+	if len(th.wants) > 0 {
 		return false
 	}
-	th.want, th.complete, th.snapshot = 0, true, max(th.snapshot, snapshot.HistoryID)
+	th.complete, th.snapshot = true, max(th.snapshot, snapshot.HistoryID)
 	return true
+}
+
+// dropWants ends what was wanted and has come, or is known to be deleted.
+func (a *account) dropWants(th *thread) {
+	maps.DeleteFunc(th.wants, func(id string, at consumers.HistoryID) bool {
+		m := a.messages[id]
+		return m != nil && m.HistoryID >= at
+	})
+}
+
+// fetchWanted puts what is still wanted of a thread, and not stored, on the retry list.
+func (a *account) fetchWanted(threadID string, now time.Time) {
+	th := a.thread(threadID)
+	for id, at := range th.wants {
+		if m := a.messages[id]; m == nil || m.deleted {
+			a.fetches[id] = consumers.Fetch{MessageID: id, ThreadID: threadID, HistoryID: at, Due: now, Cause: "named by history, not in its thread"}
+		}
+	}
+	clear(th.wants)
+	if a.due.After(now) {
+		a.due = now
+	}
 }
 
 // Messages implements consumers.Store.
@@ -153,8 +177,10 @@ func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.Hist
 		marks := a.applyChanges(step)
 		a.applyGone(step, marks)
 		a.updateRetries(step)
-		a.markThreads(step, marks, now)
-		a.Cursor = max(a.Cursor, step.Cursor)
+		a.writeWants(step, marks, now)
+		if a.Cursor > 0 {
+			a.Cursor = max(a.Cursor, step.Cursor)
+		}
 		return nil
 	})
 }
@@ -241,7 +267,7 @@ func (a *account) applyGone(step consumers.HistoryStep, marks map[string]*mark) 
 func (a *account) updateRetries(step consumers.HistoryStep) {
 	for _, id := range step.Fetched {
 		if f, listed := a.fetches[id]; listed && a.messages[id] == nil {
-			a.thread(f.ThreadID).mark(f.HistoryID)
+			a.thread(f.ThreadID).wantMessage(id, f.HistoryID)
 		}
 		delete(a.fetches, id)
 	}
@@ -255,30 +281,31 @@ func (a *account) updateRetries(step consumers.HistoryStep) {
 	})
 }
 
-// markThreads marks the threads of named messages that are not stored; where no run is to fetch the thread, the
-// message goes on the retry list.
-func (a *account) markThreads(step consumers.HistoryStep, marks map[string]*mark, now time.Time) {
+// writeWants notes the named messages that are not stored; where no run is to fetch the thread, such a message goes on the
+// retry list.
+func (a *account) writeWants(step consumers.HistoryStep, marks map[string]*mark, now time.Time) {
 	for id, mark := range marks {
-		_, listed := a.fetches[id]
-		if listed || !a.thread(mark.thread).mark(mark.at) {
+		th := a.thread(mark.thread)
+		if _, listed := a.fetches[id]; listed || mark.at <= th.snapshot {
 			continue
 		}
-		if slices.Contains(step.Fetched, id) {
-			continue
-		}
-		if r := a.active; r != nil && r.threads[mark.thread] != nil && r.threads[mark.thread].state == "open" {
+		r := a.active
+		open := r != nil && r.threads[mark.thread] != nil && r.threads[mark.thread].state == "open"
+		if open || slices.Contains(step.Fetched, id) {
+			th.wantMessage(id, mark.at)
 			continue
 		}
 		a.fetches[id] = consumers.Fetch{MessageID: id, ThreadID: mark.thread, HistoryID: mark.at, Due: now,
 			Cause: "named by history, not fetched"}
 	}
+	for _, th := range a.threads {
+		a.dropWants(th)
+	}
 }
 
-// mark notes that history named a message that is not stored, unless a newer snapshot came without it.
-func (th *thread) mark(at consumers.HistoryID) bool {
-	if at <= th.snapshot {
-		return false
+// wantMessage notes that history named a message that is not stored, unless a newer snapshot came without it.
+func (th *thread) wantMessage(id string, at consumers.HistoryID) {
+	if at > th.snapshot {
+		th.wants[id] = max(th.wants[id], at)
 	}
-	th.want = max(th.want, at)
-	return true
 }

@@ -100,7 +100,7 @@ func (s *Store) PinBaseline(ctx context.Context, runID string, baseline consumer
 		}
 		r.Baseline = baseline
 		if a.Cursor == 0 || r.Kind == consumers.RunResync {
-			a.Cursor = baseline
+			a.Cursor = max(a.Cursor, baseline)
 		}
 		return nil
 	})
@@ -128,6 +128,16 @@ func (s *Store) AddPage(ctx context.Context, runID, pageToken string, page consu
 		}
 		r.PageToken, r.Listed = page.Next, page.Next == ""
 		return s.addBatches(r, fetch, batchSize)
+	})
+}
+
+// Relist implements consumers.Store.
+func (s *Store) Relist(ctx context.Context, runID, pageToken string) error {
+	return s.inRun(ctx, "Relist", runID, func(_ *account, r *run) error {
+		if !r.Listed && r.PageToken == pageToken {
+			r.PageToken = ""
+		}
+		return nil
 	})
 }
 
@@ -229,6 +239,18 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.
 		return nil
 	})
 	return complete, err
+}
+
+// AcceptThread implements consumers.Store.
+func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumers.Thread, now time.Time) error {
+	return s.inBatch(ctx, "AcceptThread", b, func(a *account, r *run) error {
+		if !a.saveSnapshot(th) {
+			a.fetchWanted(th.ID, now)
+			a.saveSnapshot(th)
+		}
+		r.settle(th.ID, "stored")
+		return nil
+	})
 }
 
 // ThreadGone implements consumers.Store.

@@ -180,6 +180,10 @@ var historyTests = map[string]func(*env){
 		if state, _ := e.thread("t1"); state.Complete {
 			e.Error("the thread is complete without the message that was given up")
 		}
+		e.apply(consumers.HistoryStep{Cursor: 120, Changes: []consumers.Change{change(120, consumers.MessageDeleted, "m2")}})
+		if state, _ := e.thread("t1"); !state.Complete {
+			e.Error("the thread waits for a message that was given up and is deleted")
+		}
 	},
 
 	"the retry list gives the oldest first and no more than asked": func(e *env) {

@@ -54,6 +54,7 @@ func newCourse(t *testing.T, f Fixture, seed uint64) *course {
 		rng: rand.New(rand.NewPCG(seed, 1)), box: NewMailbox("ann@example.com"),
 	}
 	c.box.PageSize = 3
+	c.box.OldThreadIDs = seed%3 == 0
 	c.must(c.AddAccount(c.ctx, c.id, c.id+"@example.com"))
 	for range 6 {
 		c.mutate()
@@ -153,13 +154,16 @@ func (c *course) batcher() func() {
 	var held consumers.Batch
 	var got *consumers.Thread
 	var gone bool
+	stale := map[string]int{}
 	return func() {
 		if got != nil {
 			if gone {
 				c.must(c.Store.ThreadGone(c.ctx, held, got.ID, now))
-			} else {
-				_, err := c.Store.SaveThread(c.ctx, held, *got, now)
+			} else if stale[got.ID] == 2 {
+				c.must(c.Store.AcceptThread(c.ctx, held, *got, now))
+			} else if complete, err := c.Store.SaveThread(c.ctx, held, *got, now); err != nil || !complete {
 				c.must(err)
+				stale[got.ID]++
 			}
 			got = nil
 			return

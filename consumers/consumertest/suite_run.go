@@ -74,6 +74,22 @@ var runTests = map[string]func(*env){
 		}
 	},
 
+	"a resync's baseline never moves the cursor back": func(e *env) {
+		e.imported()
+		e.apply(consumers.HistoryStep{Cursor: 5000})
+		e.started(consumers.RunResync, 4990) // read before history had moved on
+		if c := e.account().Cursor; c != 5000 {
+			e.Errorf("cursor %d, want 5000", c)
+		}
+	},
+
+	"history gives no account its first cursor": func(e *env) {
+		e.apply(consumers.HistoryStep{Cursor: 120})
+		if c := e.account().Cursor; c != 0 {
+			e.Errorf("cursor %d, want none before a run has a baseline", c)
+		}
+	},
+
 	// relaticle/relaticle#640
 	"a page handled twice is stored once": func(e *env) {
 		run := e.started(consumers.RunImport, 100)
@@ -84,6 +100,27 @@ var runTests = map[string]func(*env){
 			e.Errorf("page token %q, listed %v; want p2, false", p.PageToken, p.Listed)
 		}
 		e.equal("progress", e.progress(), consumers.Progress{Listed: 4, Open: 4, Pending: 2})
+	},
+
+	"a listing that begins again counts each thread once": func(e *env) {
+		run := e.started(consumers.RunImport, 100)
+		page := consumers.ThreadPage{Threads: []consumers.ThreadRef{ref("t1", 1), ref("t2", 2)}, Next: "p2"}
+		e.must(e.Store.AddPage(e.ctx, run.ID, "", page, batchSize))
+		e.must(e.Store.Relist(e.ctx, run.ID, "p1")) // somebody else's token: it was replaced meanwhile
+		if token := e.active().PageToken; token != "p2" {
+			e.Errorf("page token %q, want p2", token)
+		}
+		e.must(e.Store.Relist(e.ctx, run.ID, "p2"))
+		if token := e.active().PageToken; token != "" {
+			e.Errorf("page token %q, want the first page's", token)
+		}
+		page = consumers.ThreadPage{Threads: append(page.Threads, ref("t3", 3))}
+		e.must(e.Store.AddPage(e.ctx, run.ID, "", page, batchSize))
+		e.must(e.Store.Relist(e.ctx, run.ID, ""))
+		if !e.active().Listed {
+			e.Error("a complete listing began again")
+		}
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 3, Open: 3, Pending: 2})
 	},
 
 	"a page may be empty and not be the last": func(e *env) {

@@ -148,6 +148,51 @@ var threadTests = map[string]func(*env){
 		e.equal("progress", e.progress(), consumers.Progress{Listed: 2, Stored: 2, Working: 2})
 	},
 
+	"a named message that is deleted is not waited for, whatever the thread's id says": func(e *env) {
+		b := e.list(e.started(consumers.RunImport, 100), ref("t1", 90))[0]
+		e.apply(consumers.HistoryStep{Changes: []consumers.Change{
+			change(108, consumers.LabelsAdded, "m3", "X"), change(110, consumers.MessageAdded, "m2")}})
+		e.apply(consumers.HistoryStep{Changes: []consumers.Change{change(120, consumers.MessageDeleted, "m2")}})
+		e.save(b, snapshot("t1", 90, msg("m1", 90)), false) // m3 is still waited for
+		e.save(b, snapshot("t1", 108, msg("m1", 90), msg("m3", 108, "X")), true)
+		e.wantLabels(map[string][]string{"m1": nil, "m3": {"X"}})
+	},
+
+	"a named message that a snapshot brings is not waited for, whatever the thread's id says": func(e *env) {
+		b := e.list(e.started(consumers.RunImport, 100), ref("t1", 90))[0]
+		e.apply(consumers.HistoryStep{Changes: []consumers.Change{change(110, consumers.LabelsAdded, "m2", "X")}})
+		e.save(b, snapshot("t1", 90, msg("m1", 90), msg("m2", 90)), false)
+		e.save(b, snapshot("t1", 90, msg("m1", 90), msg("m2", 110, "X")), true)
+		e.wantLabels(map[string][]string{"m1": nil, "m2": {"X"}})
+	},
+
+	"a thread accepted as it is leaves what was named to the retry list": func(e *env) {
+		run := e.started(consumers.RunImport, 100)
+		b := e.list(run, ref("t1", 90))[0]
+		e.apply(consumers.HistoryStep{Changes: []consumers.Change{
+			change(108, consumers.LabelsAdded, "m1", "X"), change(110, consumers.MessageAdded, "m2")}})
+		e.must(e.Store.Postpone(e.ctx, consumers.Job{Kind: consumers.History, Account: acct}, now.Add(time.Hour)))
+		old := snapshot("t1", 90, msg("m1", 105, "Y"))
+		e.save(b, old, false)
+		e.must(e.Store.AcceptThread(e.ctx, b, old, now))
+		e.must(e.Store.AcceptThread(e.ctx, b, old, now))
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 1, Stored: 1, Working: 1})
+		e.wantLabels(map[string][]string{"m1": {"Y"}})
+		due, err := e.Store.DueFetches(e.ctx, acct, now, 10)
+		e.must(err)
+		if len(due) != 1 || due[0].MessageID != "m2" || due[0].ThreadID != "t1" || due[0].HistoryID != 110 || due[0].Attempts != 0 {
+			e.Errorf("retry list %+v, want m2", due)
+		}
+		e.equal("due", e.jobs(now)[0], consumers.Job{Kind: consumers.History, Account: acct})
+		if state, _ := e.thread("t1"); state.Complete || state.Open {
+			e.Errorf("thread %+v, want it neither complete nor open", state)
+		}
+		e.apply(consumers.HistoryStep{Gone: []string{"m2"}})
+		if state, _ := e.thread("t1"); !state.Complete {
+			e.Error("the thread waits for a message that is gone")
+		}
+	},
+
 	"a deletion of a message never stored keeps older snapshots out": func(e *env) {
 		b := e.list(e.started(consumers.RunImport, 100), ref("t1", 90))[0]
 		e.apply(consumers.HistoryStep{Changes: []consumers.Change{change(110, consumers.MessageDeleted, "m2")}, Cursor: 110})

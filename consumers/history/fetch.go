@@ -73,8 +73,14 @@ func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped erro
 	return len(items), nil
 }
 
-// one fetches an item. A thread that lacks a message that history named is as good as a 404 for that message.
-func (f *fetcher) one(ctx context.Context, it item) error {
+// one fetches an item. A thread that lacks a message that history named is as good as a 404 for that message. A panic is
+// this item's failure.
+func (f *fetcher) one(ctx context.Context, it item) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = consumers.Caught(f.Log, f.acct.ID, p)
+		}
+	}()
 	if !it.whole {
 		m, err := f.mailbox.GetMessage(ctx, it.needs[0].messageID)
 		if err == nil {

@@ -66,12 +66,12 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, store: consumertest.NewStore(), box: consumertest.NewMailbox("ann@example.com"), queue: &queue{}}
 	f.store.AddAccount(account, "ann@example.com")
-	f.handler = f.newHandler(func(_ string, cursor consumers.HistoryID, _ consumers.Job) { f.applied = append(f.applied, cursor) })
+	f.handler = f.newHandler(func(_ string, cursor consumers.HistoryID) { f.applied = append(f.applied, cursor) })
 	return f
 }
 
 // newHandler is another process's handler on the same store and mailbox.
-func (f *fixture) newHandler(onApplied func(string, consumers.HistoryID, consumers.Job)) *Handler {
+func (f *fixture) newHandler(onApplied func(string, consumers.HistoryID)) *Handler {
 	base := consumers.Base{
 		Mailboxes: consumertest.Mailboxes{account: f.box}, Store: f.store, Queue: f.queue, Log: zap.NewNop(), SweepAfter: poll,
 	}

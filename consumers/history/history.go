@@ -32,9 +32,9 @@ const applyTimeout = 10 * time.Second
 type Config struct {
 	PollInterval time.Duration // history is due again after this without a notification
 	MaxAttempts  int           // real failures of one message before it becomes a dead letter
-	// OnApplied, if set, is told each time an account's cursor has moved, and by which job: everything up to the cursor is
-	// stored, or on the retry list. It must return at once.
-	OnApplied func(account string, cursor consumers.HistoryID, j consumers.Job)
+	// OnApplied, if set, is told each time an account's cursor has moved: everything up to the cursor is stored, or on the
+	// retry list. It must return at once.
+	OnApplied func(account string, cursor consumers.HistoryID)
 }
 
 // Handler works on jobs of kind History.
@@ -65,7 +65,7 @@ func (h *Handler) Handle(ctx context.Context, j consumers.Job) consumers.Outcome
 	if err != nil {
 		return h.Failed(ctx, acct.ID, err)
 	}
-	p := &pass{Handler: h, mailbox: mailbox, acct: acct, job: j, cursor: acct.Cursor, start: time.Now()}
+	p := &pass{Handler: h, mailbox: mailbox, acct: acct, cursor: acct.Cursor, start: time.Now()}
 	if err := p.retries(ctx); err != nil {
 		return p.outcome(ctx, err)
 	}
@@ -86,7 +86,6 @@ type pass struct {
 	*Handler
 	mailbox consumers.Mailbox
 	acct    consumers.Account
-	job     consumers.Job
 	cursor  consumers.HistoryID // as stored
 	start   time.Time           // of the slice of time
 	worked  bool                // in this slice something was fetched or stored: there is progress before a yield
@@ -168,7 +167,7 @@ func (p *pass) moved(cursor consumers.HistoryID) {
 	}
 	p.cursor = cursor
 	if p.cfg.OnApplied != nil {
-		p.cfg.OnApplied(p.acct.ID, cursor, p.job)
+		p.cfg.OnApplied(p.acct.ID, cursor)
 	}
 }
 

@@ -337,7 +337,7 @@ func TestUnknownLabelIsLookedUpOnce(t *testing.T) {
 	f.equal()
 }
 
-func TestAppliedIsToldWithTheJob(t *testing.T) {
+func TestEachMoveOfTheCursorIsTold(t *testing.T) {
 	f := newFixture(t)
 	f.mirror(consumers.RunImport, true)
 	f.add(1)

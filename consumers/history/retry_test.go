@@ -252,6 +252,29 @@ func TestPoisonBecomesADeadLetterAndHoldsUpNothing(t *testing.T) {
 	})
 }
 
+func TestMessageThatPanicsFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.mirror(consumers.RunImport, true)
+		mail := f.add(5)
+		f.box.OnCall = func(op, id string) {
+			if (op == consumertest.OpGetMessage || op == consumertest.OpGetThread) && id == mail[2].ID {
+				panic("a piece of mail")
+			}
+		}
+		f.done(f.handle())
+		expect(t, "stored at once", len(f.store.Live(account)), 4)
+		f.settle()
+		dead := f.store.DeadLetters(account)
+		if len(dead) != 1 {
+			t.Fatalf("got %d dead letters, want 1", len(dead))
+		}
+		expect(t, "message", dead[0].MessageID, mail[2].ID)
+		expect(t, "cause", dead[0].Cause, "panic: string")
+		expect(t, "cursor", f.account().Cursor, f.box.HistoryID())
+	})
+}
+
 func TestThrottleOnTheRetryListIsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

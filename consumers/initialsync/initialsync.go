@@ -8,6 +8,7 @@ package initialsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -156,12 +157,24 @@ func (h *Handler) watch(ctx context.Context, mailbox consumers.Mailbox, account 
 func (h *Handler) nextPage(ctx context.Context, mailbox consumers.Mailbox, run consumers.Run) (consumers.Run, error) {
 	page, err := mailbox.ListThreads(ctx, run.PageToken)
 	if err != nil {
-		return run, err
+		return run, h.refused(ctx, run, err)
 	}
 	if err := h.Store.AddPage(ctx, run.ID, run.PageToken, page, h.cfg.BatchSize); err != nil {
 		return run, err
 	}
 	return h.Store.ActiveRun(ctx, run.Account)
+}
+
+// refused is for a page that Gmail did not give. A token that it does not know any more, as days went by, never comes right:
+// the listing begins again. The error stands all the same, so that the backoff grows while every token is refused.
+func (h *Handler) refused(ctx context.Context, run consumers.Run, cause error) error {
+	if fault := consumers.FaultOf(cause); run.PageToken == "" || (fault != consumers.Permanent && fault != consumers.Gone) {
+		return cause
+	}
+	if err := h.Store.Relist(ctx, run.ID, run.PageToken); err != nil {
+		return err
+	}
+	return fmt.Errorf("the listing begins again, its page token is refused: %w", cause)
 }
 
 // end closes a run whose threads are all accounted for. A resync checks before that what its listing did not name: only

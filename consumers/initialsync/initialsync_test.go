@@ -323,11 +323,35 @@ func TestImportResumesAtItsPageAfterReconnecting(t *testing.T) {
 	expect(t, "stored", len(f.store.Live(account)), 1124)
 }
 
-func TestRejectedPageTokenIsARetry(t *testing.T) {
+// A token that is refused once is refused for ever, as one is that has grown old while the account was revoked.
+func TestRejectedPageTokenBeginsTheListingAgain(t *testing.T) {
+	for _, fault := range []consumers.Fault{consumers.Permanent, consumers.Gone} {
+		t.Run(fault.String(), func(t *testing.T) {
+			f := newFixture(t, 450)
+			f.handle()
+			token := f.run().PageToken
+			f.box.Inject(consumertest.Fault{Op: consumertest.OpListThreads, ID: token, Err: &consumers.MailboxError{Fault: fault, Status: 400}})
+			f.box.Add(consumers.Message{}) // so that the pages' bounds, which are the fake's tokens, are others
+			for f.box.Calls(consumertest.OpListThreads, token) == 0 {
+				f.fetch()
+				if f.handle().Verdict == consumers.VerdictRetry {
+					break
+				}
+			}
+			f.finish()
+			expect(t, "tries with the refused token", f.box.Calls(consumertest.OpListThreads, token), 1)
+			expect(t, "first page listed", f.box.Calls(consumertest.OpListThreads, ""), 2)
+			expect(t, "stored", len(f.store.Live(account)), 451)
+			expect(t, "threads fetched, each once", f.box.Calls(consumertest.OpGetThread), 451)
+		})
+	}
+}
+
+func TestPassingFaultOfTheListingKeepsItsPage(t *testing.T) {
 	f := newFixture(t, 450)
-	f.box.Inject(consumertest.Fault{Op: consumertest.OpListThreads, Times: 1, Err: &consumers.MailboxError{Fault: consumers.Permanent, Status: 400}})
-	expect(t, "verdict", f.handle().Verdict, consumers.VerdictRetry)
+	f.box.Inject(consumertest.Fault{Op: consumertest.OpListThreads, Skip: 1, Times: 3, Err: &consumers.MailboxError{Fault: consumers.Passing, Status: 503}})
 	f.finish()
+	expect(t, "first page listed", f.box.Calls(consumertest.OpListThreads, ""), 1)
 	expect(t, "stored", len(f.store.Live(account)), 450)
 }
 

@@ -7,16 +7,18 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-// setAside knows which threads of a batch failed and when each may be tried again. A batch comes back often, whenever its
-// quota wait is over; without this a thread would use up its attempts within seconds of a passing fault. It is in memory
-// only: a restart tries at once.
+// setAside knows which threads of a batch failed, were not found, or came out of date, and when each may be tried again. A
+// batch comes back often, whenever its quota wait is over; without this a thread would use up its attempts within seconds of
+// a passing fault. It is in memory only: a restart tries at once.
 type setAside struct {
 	mu      sync.Mutex
 	batches map[int64]map[string]failure
 }
 
 type failure struct {
-	n     int // in a row
+	n     int // in a row, of any kind
+	stale int // answers older than what history names
+	gone  int // 404
 	until time.Time
 }
 
@@ -25,6 +27,20 @@ const maxSetAside = 1000
 
 // failed notes a failure of a thread and returns when it may be tried again.
 func (s *setAside) failed(batch int64, thread string, now time.Time) time.Time {
+	return s.note(batch, thread, now, func(*failure) {}).until
+}
+
+// stale notes an answer that is older than what history names, and returns how many there were.
+func (s *setAside) stale(batch int64, thread string, now time.Time) int {
+	return s.note(batch, thread, now, func(f *failure) { f.stale++ }).stale
+}
+
+// notFound notes a 404, and returns how many there were.
+func (s *setAside) notFound(batch int64, thread string, now time.Time) int {
+	return s.note(batch, thread, now, func(f *failure) { f.gone++ }).gone
+}
+
+func (s *setAside) note(batch int64, thread string, now time.Time, count func(*failure)) failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.batches == nil || (s.batches[batch] == nil && len(s.batches) >= maxSetAside) {
@@ -33,10 +49,12 @@ func (s *setAside) failed(batch int64, thread string, now time.Time) time.Time {
 	if s.batches[batch] == nil {
 		s.batches[batch] = map[string]failure{}
 	}
-	n := s.batches[batch][thread].n + 1
-	until := now.Add(consumers.Backoff(n))
-	s.batches[batch][thread] = failure{n, until}
-	return until
+	f := s.batches[batch][thread]
+	f.n++
+	count(&f)
+	f.until = now.Add(consumers.Backoff(f.n))
+	s.batches[batch][thread] = f
+	return f
 }
 
 // until tells when a thread may be tried again; zero if it has not failed.

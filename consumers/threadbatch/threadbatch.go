@@ -14,12 +14,17 @@ import (
 	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
-// staleWait is how long a thread is left alone that history says has changed since it was fetched: the change is being
-// applied just now.
-const staleWait = time.Second
+// maxStale is how many answers in a row may be older than what history names of the thread; the last one is taken as it is. Over
+// the backoff of a second, two and four that is no delay in Gmail any more: nothing says that a thread's history id is ever as
+// high as each record about it.
+const maxStale = 4
+
+// maxGone is how many 404s in a row it takes to believe that a listed thread does not exist; they are about 1 and 2 s apart.
+const maxGone = 3
 
 var (
 	errStale    = errors.New("history names a newer state of a thread than was fetched")
+	errNotFound = errors.New("a listed thread was not found, it may be there in a moment")
 	errSetAside = errors.New("a thread waits for its next try")
 )
 
@@ -95,8 +100,8 @@ func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consum
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, errStale):
-			left.add(time.Now().Add(staleWait), err)
+		case errors.Is(err, errStale), errors.Is(err, errNotFound):
+			left.add(h.aside.until(b.ID, id), err)
 		case ctx.Err() != nil || !countable(err):
 			return h.Failed(ctx, b.Account, err), false
 		default:
@@ -141,21 +146,36 @@ func (r *rest) add(due time.Time, cause error) {
 	}
 }
 
-// fetchOne brings one thread into the store.
-func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, id string) error {
+// fetchOne brings one thread into the store. A panic is this thread's failure.
+func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, id string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = consumers.Caught(h.Log, b.Account, p)
+		}
+	}()
 	thread, err := mailbox.GetThread(ctx, id)
 	if err != nil {
-		if consumers.FaultOf(err) == consumers.Gone {
-			return h.Store.ThreadGone(ctx, b, id, time.Now())
+		switch {
+		case consumers.FaultOf(err) != consumers.Gone:
+			return err
+		case h.aside.notFound(b.ID, id, time.Now()) < maxGone:
+			return errNotFound
 		}
-		return err
+		return h.Store.ThreadGone(ctx, b, id, time.Now())
 	}
 	complete, err := h.Store.SaveThread(ctx, b, thread, time.Now())
 	if err != nil {
 		return fmt.Errorf("store a thread: %w", err)
 	}
-	if !complete {
+	switch {
+	case complete:
+		return nil
+	case h.aside.stale(b.ID, id, time.Now()) < maxStale:
 		return errStale
+	}
+	h.Log.Debug("thread stays older than what history names, taken as it is", zap.String("account", consumers.ShortID(b.Account)))
+	if err := h.Store.AcceptThread(ctx, b, thread, time.Now()); err != nil {
+		return fmt.Errorf("store a thread as it is: %w", err)
 	}
 	return nil
 }
@@ -164,7 +184,7 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 // failure of the store is: if the store as a whole is away, it will not take the count either.
 func countable(err error) bool {
 	fault := consumers.FaultOf(err)
-	return !errors.Is(err, errStale) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
+	return !errors.Is(err, errStale) && !errors.Is(err, errNotFound) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
 }
 
 // resume is for a batch that is finished already: a crash may have come between its end and what follows from it.

@@ -146,20 +146,39 @@ func TestEachThreadOfABatchIsAccountedFor(t *testing.T) {
 		f := newFixture(t, 100, 100)
 		failing := map[int]error{10: errThrottled, 30: errThrottled, 50: errThrottled, 70: errThrottled, 20: errPassing, 40: errPassing, 60: errGone}
 		for i, err := range failing {
-			f.fail(consumertest.OpGetThread, f.threads[i], 1, err)
+			times := 1
+			if errors.Is(err, errGone) {
+				times = maxGone
+			}
+			f.fail(consumertest.OpGetThread, f.threads[i], times, err)
 		}
 		waits := f.handleUntilDone()
-		expect(t, "waits: at most the throttles and the failures", len(waits) <= 6, true)
+		expect(t, "waits: at most the throttles and the failures", len(waits) <= 8, true)
 		expect(t, "progress", f.progress(), consumers.Progress{Listed: 100, Stored: 99, Gone: 1})
 		for i, id := range f.threads {
 			want := 1
-			if err := failing[i]; err != nil && !errors.Is(err, errGone) {
+			switch err := failing[i]; {
+			case errors.Is(err, errGone):
+				want = maxGone
+			case err != nil:
 				want = 2
 			}
 			expect(t, fmt.Sprintf("fetches of thread %d", i), f.box.Calls(consumertest.OpGetThread, id), want)
 		}
 		expect(t, "dead letters", len(f.store.DeadLetters(account)), 0)
 		expect(t, "initial-sync jobs at the end", f.queue.count(consumers.InitialSync), 1)
+	})
+}
+
+// dxos/dxos#12466, amitbaz/job-hunter-bot#52: one 404 that passed lost the thread.
+func TestAThreadThatIsNotFoundForAMomentIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 3, 3)
+		f.fail(consumertest.OpGetThread, f.threads[1], maxGone-1, errGone)
+		start := time.Now()
+		f.handleUntilDone()
+		expect(t, "progress", f.progress(), consumers.Progress{Listed: 3, Stored: 3})
+		expect(t, "within ten seconds", time.Since(start) < 10*time.Second, true)
 	})
 }
 
@@ -282,11 +301,52 @@ func TestThreadThatChangedMeanwhileIsFetchedAgainShortly(t *testing.T) {
 		}
 		out := f.handle()
 		expect(t, "verdict", out.Verdict, consumers.VerdictRequeue)
-		expect(t, "wait", out.After, staleWait)
+		expect(t, "wait", out.After > 0 && out.After <= time.Second, true)
 		f.box.OnCall = nil
 		f.box.Relabel(stale, []string{"STARRED"}, nil)
 		f.handleUntilDone()
 		expect(t, "calls", f.box.Calls(consumertest.OpGetThread), 4)
+	})
+}
+
+// oldIDs gives the fixture a thread of two messages, of which history has named the second and the mailbox has deleted it, so
+// that the thread's own id stays behind.
+func oldIDs(f *fixture) (thread string, deleted consumers.Change) {
+	f.box.OldThreadIDs = true
+	thread = f.threads[1]
+	m := f.box.Add(consumers.Message{ThreadID: thread})
+	named := consumers.Change{HistoryID: m.HistoryID, Kind: consumers.LabelsAdded, MessageID: m.ID, ThreadID: thread, Labels: []string{"STARRED"}}
+	f.must(f.store.ApplyHistory(f.Context(), account, consumers.HistoryStep{Changes: []consumers.Change{named}}, time.Now()))
+	return thread, consumers.Change{HistoryID: f.box.Delete(m.ID), Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: thread}
+}
+
+// It was fetched without end, forty units a second.
+func TestThreadWhoseIDStaysBehindIsTakenAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 3, 3)
+		thread, deleted := oldIDs(f)
+		start := time.Now()
+		f.handleUntilDone()
+		expect(t, "progress", f.progress(), consumers.Progress{Listed: 3, Stored: 3})
+		expect(t, "calls", f.box.Calls(consumertest.OpGetThread, thread), maxStale)
+		expect(t, "tries are spread", time.Since(start) > 5*time.Second, true)
+		list := f.store.Fetches(account)
+		if len(list) != 1 || list[0].MessageID != deleted.MessageID || list[0].Attempts != 0 {
+			t.Errorf("retry list %+v, want the message that history named", list)
+		}
+		expect(t, "dead letters", len(f.store.DeadLetters(account)), 0)
+	})
+}
+
+func TestDeletionOfTheNamedMessageMakesItsThreadWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 3, 3)
+		thread, deleted := oldIDs(f)
+		expect(t, "verdict", f.handle().Verdict, consumers.VerdictRequeue)
+		f.must(f.store.ApplyHistory(t.Context(), account, consumers.HistoryStep{Changes: []consumers.Change{deleted}}, time.Now()))
+		f.handleUntilDone()
+		expect(t, "calls", f.box.Calls(consumertest.OpGetThread, thread), 2)
+		expect(t, "retry list", len(f.store.Fetches(account)), 0)
 	})
 }
 
@@ -308,6 +368,43 @@ func TestThreadThatCannotBeStoredFailsAlone(t *testing.T) {
 		f.handleUntilDone()
 		expect(t, "calls", f.box.Calls(consumertest.OpGetThread), 6)
 	})
+}
+
+func TestThreadThatPanicsFailsAlone(t *testing.T) {
+	for _, where := range []string{"fetched", "stored"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 5, 5)
+				poison := f.threads[1]
+				fetching := ""
+				f.box.OnCall = func(op, id string) {
+					if op == consumertest.OpGetThread {
+						fetching = id
+					}
+					if where == "fetched" && id == poison {
+						panic("a piece of mail")
+					}
+				}
+				f.store.Fail = func(method string) error {
+					if where == "stored" && method == "SaveThread" && fetching == poison {
+						panic("a piece of mail")
+					}
+					return nil
+				}
+				expect(t, "verdict", f.handle().Verdict, consumers.VerdictRequeue)
+				expect(t, "stored", f.progress().Stored, 4)
+				f.handleUntilDone()
+				dead := f.store.DeadLetters(account)
+				if len(dead) != 1 {
+					t.Fatalf("got %d dead letters, want 1", len(dead))
+				}
+				expect(t, "thread", dead[0].ThreadID, poison)
+				expect(t, "attempts", dead[0].Attempts, 8)
+				expect(t, "cause", dead[0].Cause, "panic: string")
+				expect(t, "calls", f.box.Calls(consumertest.OpGetThread)+map[string]int{"fetched": 8}[where], 4+8)
+			})
+		})
+	}
 }
 
 func TestStoreThatIsAwayCountsAgainstNoThread(t *testing.T) {

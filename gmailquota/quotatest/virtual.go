@@ -21,11 +21,12 @@ const (
 )
 
 // Real starts a redis-server (see StartRedis) and stops its time for scripts: what reads TIME reads a key of the test
-// instead, and Advance shortens the life of all keys. Nothing else of the scripts is changed.
+// instead, and keys live by the test's time as well: on a busy machine a second of Redis' own passes between two steps.
+// Nothing else of the scripts is changed.
 func Real(t testing.TB) Redis {
 	t.Helper()
 	rdb := Client(t, StartRedis(t))
-	v := &virtual{t: t, rdb: rdb, now: start, scripts: map[string]string{}}
+	v := &virtual{t: t, rdb: rdb, now: start, scripts: map[string]string{}, ends: map[string]time.Duration{}}
 	v.store()
 	rdb.AddHook(v)
 	return Redis{rdb, v.advance, v.back, func() time.Time { return v.now }}
@@ -33,12 +34,14 @@ func Real(t testing.TB) Redis {
 
 // virtual is a hook of the client that exchanges the scripts' clock.
 type virtual struct {
-	t   testing.TB
-	rdb redis.UniversalClient
-	now time.Time
+	t     testing.TB
+	rdb   redis.UniversalClient
+	now   time.Time     // that scripts read
+	lived time.Duration // that Advance has let pass; setting the clock back lengthens no key's life
 
 	mu      sync.Mutex
-	scripts map[string]string // SHA-1 of the original → of the changed one, once it was sent
+	scripts map[string]string        // SHA-1 of the original → of the changed one, once it was sent
+	ends    map[string]time.Duration // of keys; Redis itself would keep them for ever
 }
 
 func (v *virtual) store() {
@@ -50,19 +53,46 @@ func (v *virtual) store() {
 }
 
 func (v *virtual) advance(d time.Duration) {
-	ctx := context.Background()
 	v.now = v.now.Add(d)
 	v.store()
-	keys, err := v.rdb.Keys(ctx, "gmailquota:*").Result()
-	if err != nil {
-		v.t.Fatal(err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lived += d
+	for k, end := range v.ends {
+		if end > v.lived {
+			continue
+		}
+		delete(v.ends, k)
+		if err := v.rdb.Del(context.Background(), k).Err(); err != nil {
+			v.t.Fatal(err)
+		}
 	}
-	for _, k := range keys {
-		left := v.rdb.PTTL(ctx, k).Val()
-		if left <= d {
-			v.rdb.Del(ctx, k)
-		} else {
-			v.rdb.PExpire(ctx, k, left-d)
+}
+
+// keep takes over the lives that a script has set.
+func (v *virtual) keep(keys []string) {
+	ctx := context.Background()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lives := make([]*redis.DurationCmd, len(keys))
+	_, err := v.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, k := range keys {
+			lives[i] = p.PTTL(ctx, k)
+			p.Persist(ctx, k)
+		}
+		return nil
+	})
+	if err != nil {
+		v.t.Error(err)
+		return
+	}
+	for i, k := range keys {
+		switch life := lives[i].Val(); life {
+		case -1: // not set anew
+		case -2:
+			delete(v.ends, k)
+		default:
+			v.ends[k] = v.lived + life
 		}
 	}
 }
@@ -96,9 +126,40 @@ func (v *virtual) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			v.replaceText(cmd.Args())
 		case "evalsha":
 			v.replaceSHA(cmd.Args())
+		case "pttl":
+			return v.life(ctx, cmd, next)
+		default:
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		if err == nil {
+			v.keep(keysOf(cmd.Args()))
+		}
+		return err
 	}
+}
+
+// life answers PTTL by the test's time.
+func (v *virtual) life(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	err := next(ctx, cmd)
+	answer, isLife := cmd.(*redis.DurationCmd)
+	key, _ := cmd.Args()[1].(string)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if end, ok := v.ends[key]; ok && isLife && err == nil {
+		answer.SetVal(end - v.lived)
+	}
+	return err
+}
+
+// keysOf reads the keys of EVAL or EVALSHA.
+func keysOf(args []any) []string {
+	n, _ := args[2].(int)
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i], _ = args[3+i].(string)
+	}
+	return keys
 }
 
 func (v *virtual) replaceText(args []any) {

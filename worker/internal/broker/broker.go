@@ -111,30 +111,46 @@ func (b *Broker) newPublisher(kind consumers.Kind) *pubsub.Publisher {
 	return p
 }
 
-// Publish sends the jobs and returns once the service has given each an id. On an error some may have been sent.
+// Publish sends the jobs and returns once the service has given each an id. On an error some may have been sent. An
+// emulator that has lost its topics gets them again, and the jobs.
 func (b *Broker) Publish(ctx context.Context, jobs ...consumers.Job) error {
 	if b.local != nil {
 		defer b.local.publishing()()
 	}
+	refused, err := b.publish(ctx, jobs)
+	if !b.lost(err) {
+		return err
+	}
+	if err := b.create(ctx); err != nil {
+		return err
+	}
+	_, err = b.publish(ctx, refused)
+	return err
+}
+
+// publish also returns the jobs that the service did not take.
+func (b *Broker) publish(ctx context.Context, jobs []consumers.Job) (refused []consumers.Job, failed error) {
 	results := make([]*pubsub.PublishResult, 0, len(jobs))
 	for _, job := range jobs {
 		p := b.publishers[job.Kind]
 		if p == nil {
-			return fmt.Errorf("broker: publish a job of unknown kind %q", job.Kind)
+			return nil, fmt.Errorf("broker: publish a job of unknown kind %q", job.Kind)
 		}
 		data, err := job.Encode()
 		if err != nil {
-			return fmt.Errorf("broker: encode a %s job: %w", job.Kind, err)
+			return nil, fmt.Errorf("broker: encode a %s job: %w", job.Kind, err)
 		}
 		results = append(results, p.Publish(ctx, &pubsub.Message{Data: data}))
 	}
-	var failed error
 	for i, r := range results {
-		if _, err := r.Get(ctx); err != nil && failed == nil {
-			failed = fmt.Errorf("broker: publish a %s job: %w", jobs[i].Kind, err)
+		if _, err := r.Get(ctx); err != nil {
+			refused = append(refused, jobs[i])
+			if failed == nil {
+				failed = fmt.Errorf("broker: publish a %s job: %w", jobs[i].Kind, err)
+			}
 		}
 	}
-	return failed
+	return refused, failed
 }
 
 // IsEmbedded tells whether the queue lives in this process, and therefore started empty.

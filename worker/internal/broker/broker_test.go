@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +57,6 @@ func emulator(t *testing.T) *pstest.Server {
 // received is one delivery.
 type received struct {
 	data      string
-	published time.Time
 	ack, nack func()
 }
 
@@ -68,8 +68,8 @@ func receive(t testing.TB, b *Broker, kind consumers.Kind) (got <-chan received,
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.Receive(ctx, kind, func(data []byte, published time.Time, ack, nack func()) {
-			ch <- received{string(data), published, ack, nack}
+		b.Receive(ctx, kind, func(data []byte, ack, nack func()) {
+			ch <- received{string(data), ack, nack}
 		})
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
@@ -116,9 +116,6 @@ func TestJobsTravelToTheirOwnKind(t *testing.T) {
 		got, err := consumers.DecodeJob([]byte(r.data))
 		if err != nil || got != want {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
-		}
-		if r.published.IsZero() {
-			t.Error("no publish time")
 		}
 		r.ack()
 		stop()
@@ -260,6 +257,58 @@ func TestReceivingGoesOnAfterTheServiceEndedTheStream(t *testing.T) {
 			got, err := consumers.DecodeJob([]byte(r.data))
 			came = err == nil && got == job // else an earlier one again
 		}
+	}
+}
+
+// An emulator keeps nothing when it is started anew.
+func TestAnEmulatorThatWasStartedAnewIsUsedAgain(t *testing.T) {
+	for name, receives := range map[string]bool{"by who publishes": false, "by who receives": true} {
+		t.Run(name, func(t *testing.T) {
+			first := pstest.NewServer()
+			var second *pstest.Server
+			t.Cleanup(func() { // after the broker's
+				if err := second.Close(); err != nil {
+					t.Errorf("close the emulator: %v", err)
+				}
+			})
+			b := open(t, Config{Endpoint: first.Addr, Project: "p", Prefix: "t"})
+			var ch <-chan received
+			if receives {
+				ch, _ = receive(t, b, consumers.History)
+			}
+			err := first.Close()
+			second = pstest.NewServerWithAddress(first.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if receives {
+				eventually(t, "the subscription is there", func() bool {
+					_, err := second.GServer.GetSubscription(t.Context(), &pubsubpb.GetSubscriptionRequest{Subscription: b.subscriptionPath(consumers.History)})
+					return err == nil
+				})
+			}
+			job := consumers.Job{Kind: consumers.History, Account: "a"}
+			if err := b.Publish(t.Context(), job, job); err != nil {
+				t.Fatal(err)
+			}
+			if !receives {
+				ch, _ = receive(t, b, consumers.History)
+			}
+			next(t, ch).ack()
+			next(t, ch).ack()
+		})
+	}
+}
+
+func TestThePauseAfterAFailureBeginsAnewAfterALongTimeWithoutOne(t *testing.T) {
+	var pauses []time.Duration
+	pause := time.Duration(0)
+	for _, ran := range []time.Duration{0, 0, 0, 0, 0, 0, 0, time.Hour, 0} {
+		pause = nextBackoff(pause, ran)
+		pauses = append(pauses, pause/time.Second)
+	}
+	if want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 1, 2}; !slices.Equal(pauses, want) {
+		t.Errorf("%d s, want %d", pauses, want)
 	}
 }
 

@@ -34,9 +34,10 @@ const (
 // Receive hands out the messages of one kind until ctx ends; then it waits until all of them are acknowledged or given
 // back, and after 30 s gives the rest back itself. deliver is called concurrently and should return at once: the message
 // stays leased until ack or nack is called, from any goroutine. Only the first of these calls counts. Errors of the
-// service are logged and receiving starts again, so that an outage needs nobody. Receive may run once for a kind at a time.
+// service are logged and receiving starts again, so that an outage needs nobody; an emulator that has lost its topics and
+// subscriptions gets them again. Receive may run once for a kind at a time.
 func (b *Broker) Receive(ctx context.Context, kind consumers.Kind,
-	deliver func(data []byte, published time.Time, ack, nack func()),
+	deliver func(data []byte, ack, nack func()),
 ) {
 	held := &b.held
 	if b.local != nil {
@@ -64,27 +65,43 @@ func (b *Broker) Receive(ctx context.Context, kind consumers.Kind,
 }
 
 func (b *Broker) receive(ctx context.Context, kind consumers.Kind, held *leases,
-	deliver func(data []byte, published time.Time, ack, nack func()),
+	deliver func(data []byte, ack, nack func()),
 ) {
 	s := b.client.Subscriber(b.name(kind))
 	s.ReceiveSettings = b.settings()
 	handle := func(_ context.Context, m *pubsub.Message) {
 		ack, nack := held.add(b.topicPath(kind), m)
-		deliver(m.Data, m.PublishTime, ack, nack)
+		deliver(m.Data, ack, nack)
 	}
-	for backoff := minReceiveBackoff; ; backoff = min(2*backoff, maxReceiveBackoff) {
+	var backoff time.Duration
+	for {
+		began := time.Now()
 		err := s.Receive(ctx, handle)
 		if ctx.Err() != nil {
 			return
 		}
+		backoff = nextBackoff(backoff, time.Since(began))
 		b.log.Error("receiving stopped, trying again", zap.String("subscription", b.name(kind)), zap.Error(err),
 			zap.Duration("after", backoff))
+		if b.lost(err) {
+			if err := b.create(ctx); err != nil {
+				b.log.Error("lost topics and subscriptions could not be created", zap.Error(err))
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(backoff/2 + rand.N(backoff/2)):
 		}
 	}
+}
+
+// nextBackoff doubles the pause after each failure; receiving that went well for long begins anew.
+func nextBackoff(last, ran time.Duration) time.Duration {
+	if ran > maxReceiveBackoff {
+		return minReceiveBackoff
+	}
+	return min(max(2*last, minReceiveBackoff), maxReceiveBackoff)
 }
 
 // wait reports whether done was closed within d.

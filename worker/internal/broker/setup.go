@@ -31,6 +31,11 @@ func (b *Broker) subscriptionPath(kind consumers.Kind) string {
 	return fmt.Sprintf("projects/%s/subscriptions/%s", b.cfg.Project, b.name(kind))
 }
 
+// lost tells that an emulator has forgotten its topics and subscriptions: it was started anew.
+func (b *Broker) lost(err error) bool {
+	return b.cfg.Endpoint != "" && status.Code(err) == codes.NotFound
+}
+
 // create makes the topics and subscriptions of an emulator. Those that exist stay as they are.
 func (b *Broker) create(ctx context.Context) error {
 	for _, kind := range consumers.Kinds {

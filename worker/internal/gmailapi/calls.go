@@ -32,7 +32,7 @@ type mailbox struct {
 // Profile implements consumers.Mailbox.
 func (m *mailbox) Profile(ctx context.Context) (consumers.Profile, error) {
 	p, err := call(ctx, m, "getProfile", func(ctx context.Context) (*gmail.Profile, error) {
-		return m.service.Users.GetProfile("me").Context(ctx).Do()
+		return answered(m.service.Users.GetProfile("me").Context(ctx).Do())
 	})
 	if err != nil {
 		return consumers.Profile{}, err
@@ -48,7 +48,7 @@ func (m *mailbox) Watch(ctx context.Context) (consumers.Watch, error) {
 		return consumers.Watch{}, nil
 	}
 	w, err := call(ctx, m, "watch", func(ctx context.Context) (*gmail.WatchResponse, error) {
-		return m.service.Users.Watch("me", &gmail.WatchRequest{TopicName: m.topic}).Context(ctx).Do()
+		return answered(m.service.Users.Watch("me", &gmail.WatchRequest{TopicName: m.topic}).Context(ctx).Do())
 	})
 	if err != nil {
 		return consumers.Watch{}, err
@@ -56,10 +56,18 @@ func (m *mailbox) Watch(ctx context.Context) (consumers.Watch, error) {
 	return consumers.Watch{HistoryID: consumers.HistoryID(w.HistoryId), Expires: time.UnixMilli(w.Expiration).UTC()}, nil
 }
 
+// answered makes an error of an answer that is null.
+func answered[T any](v *T, err error) (*T, error) {
+	if err == nil && v == nil {
+		err = errAnswer
+	}
+	return v, err
+}
+
 // Labels implements consumers.Mailbox.
 func (m *mailbox) Labels(ctx context.Context) ([]consumers.Label, error) {
 	list, err := call(ctx, m, "labels.list", func(ctx context.Context) (*gmail.ListLabelsResponse, error) {
-		return m.service.Users.Labels.List("me").Context(ctx).Do()
+		return answered(m.service.Users.Labels.List("me").Context(ctx).Do())
 	})
 	if err != nil {
 		return nil, err
@@ -74,8 +82,8 @@ func (m *mailbox) Labels(ctx context.Context) ([]consumers.Label, error) {
 // ListThreads implements consumers.Mailbox.
 func (m *mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.ThreadPage, error) {
 	list, err := call(ctx, m, "threads.list", func(ctx context.Context) (*gmail.ListThreadsResponse, error) {
-		return m.service.Users.Threads.List("me").IncludeSpamTrash(true).MaxResults(pageSize).PageToken(pageToken).
-			Fields("threads(id,historyId)", "nextPageToken").Context(ctx).Do()
+		return answered(m.service.Users.Threads.List("me").IncludeSpamTrash(true).MaxResults(pageSize).PageToken(pageToken).
+			Fields("threads(id,historyId)", "nextPageToken").Context(ctx).Do())
 	})
 	if err != nil {
 		return consumers.ThreadPage{}, err
@@ -97,8 +105,8 @@ var historyFields = []googleapi.Field{
 // History implements consumers.Mailbox.
 func (m *mailbox) History(ctx context.Context, start consumers.HistoryID, pageToken string) (consumers.HistoryPage, error) {
 	list, err := call(ctx, m, "history.list", func(ctx context.Context) (*gmail.ListHistoryResponse, error) {
-		return m.service.Users.History.List("me").StartHistoryId(uint64(start)).MaxResults(pageSize).PageToken(pageToken).
-			Fields(historyFields...).Context(ctx).Do()
+		return answered(m.service.Users.History.List("me").StartHistoryId(uint64(start)).MaxResults(pageSize).PageToken(pageToken).
+			Fields(historyFields...).Context(ctx).Do())
 	})
 	if err != nil {
 		return consumers.HistoryPage{}, err
@@ -142,7 +150,7 @@ func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, e
 		if err != nil {
 			return decodedThread{}, err
 		}
-		return decodeThread(body)
+		return decodeThread(id, body)
 	})
 	if err != nil {
 		return consumers.Thread{}, err
@@ -163,7 +171,7 @@ func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message,
 		if err != nil {
 			return nil, err
 		}
-		return decodeMessage(body)
+		return decodeMessage(id, body)
 	})
 	if err != nil {
 		return consumers.Message{}, err
@@ -198,7 +206,7 @@ func (m *mailbox) get(ctx context.Context, path string) ([]byte, error) {
 // content returns the decoded bytes of an attachment by its id of the moment.
 func (m *mailbox) content(ctx context.Context, messageID, attachmentID string) ([]byte, error) {
 	return call(ctx, m, "messages.attachments.get", func(ctx context.Context) ([]byte, error) {
-		body, err := m.service.Users.Messages.Attachments.Get("me", messageID, attachmentID).Context(ctx).Do()
+		body, err := answered(m.service.Users.Messages.Attachments.Get("me", messageID, attachmentID).Context(ctx).Do())
 		if err != nil {
 			return nil, err
 		}

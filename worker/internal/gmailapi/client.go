@@ -21,6 +21,7 @@ const userAgent = "gmailsync (gzip)"
 // Tokens gives the access token of an account. Its errors may be *consumers.MailboxError; others count as passing.
 // Safe for concurrent use.
 type Tokens interface {
+	// Token's ctx ends with the call that needs the token and has none of its values.
 	Token(ctx context.Context, account string) (string, error)
 	// Reject says that Gmail did not take this access token: the next Token is another one.
 	Reject(account, access string)
@@ -128,9 +129,9 @@ type bearer struct {
 // RoundTrip implements http.RoundTripper.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	account, _, _ := gmailquota.CallFrom(req.Context())
-	access, err := b.tokens.Token(req.Context(), account)
+	access, err := b.tokens.Token(bare{req.Context()}, account)
 	if err != nil {
-		return nil, fmt.Errorf("access token: %w", err)
+		return nil, &quotahttp.NotSentError{Err: fmt.Errorf("access token: %w", err)}
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("Authorization", "Bearer "+access)
@@ -140,6 +141,12 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return resp, err
 }
+
+// bare hides a context's values. The guard learns from a trace in the request's context whether Gmail was reached: what
+// the token endpoint is sent must not count for that.
+type bare struct{ context.Context }
+
+func (bare) Value(any) any { return nil }
 
 // CloseIdleConnections lets http.Client reach the base transport.
 func (b *bearer) CloseIdleConnections() {

@@ -36,7 +36,7 @@ type decoded struct {
 // elsewhere is body text that has to be fetched.
 type elsewhere struct{ attachmentID, mimeType, contentType string }
 
-func decodeThread(body []byte) (decodedThread, error) {
+func decodeThread(id string, body []byte) (decodedThread, error) {
 	var t struct {
 		ID        string            `json:"id"`
 		HistoryID uint64            `json:"historyId,string"`
@@ -44,6 +44,9 @@ func decodeThread(body []byte) (decodedThread, error) {
 	}
 	if err := json.Unmarshal(body, &t); err != nil {
 		return decodedThread{}, fmt.Errorf("%w: thread: %w", errAnswer, err)
+	}
+	if t.ID != id || len(t.Messages) == 0 {
+		return decodedThread{}, fmt.Errorf("%w: another thread, or one without messages", errAnswer)
 	}
 	d := decodedThread{id: t.ID, historyID: consumers.HistoryID(t.HistoryID), messages: make([]decoded, len(t.Messages))}
 	for i, raw := range t.Messages {
@@ -54,9 +57,13 @@ func decodeThread(body []byte) (decodedThread, error) {
 	return d, nil
 }
 
-func decodeMessage(body []byte) (*decoded, error) {
+func decodeMessage(id string, body []byte) (*decoded, error) {
 	d := &decoded{}
-	return d, d.decode(body)
+	err := d.decode(body)
+	if err == nil && d.message.ID != id {
+		err = fmt.Errorf("%w: another message", errAnswer)
+	}
+	return d, err
 }
 
 // decode reads a message resource. What a message holds can be wrong in any way without an error; only JSON that is no
@@ -104,6 +111,9 @@ func (d *decoded) headers(headers []*gmail.MessagePartHeader) {
 		*field += value
 	}
 	for _, h := range headers {
+		if h == nil {
+			continue
+		}
 		switch strings.ToLower(h.Name) {
 		case "message-id":
 			first(&m.RFCMessageID, strings.Trim(d.clean(h.Value), "<> \t\r\n"))

@@ -34,7 +34,7 @@ func decodePayload(t *testing.T, payload part) consumers.Message {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := decodeMessage(raw)
+	d, err := decodeMessage("1", raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,14 +133,35 @@ func TestHeadersOfTheColumns(t *testing.T) {
 
 // Absent fields are left out by Gmail: nothing but the id is certain.
 func TestAMessageWithoutAnything(t *testing.T) {
-	d, err := decodeMessage([]byte(`{"id":"1"}`))
+	d, err := decodeMessage("1", []byte(`{"id":"1"}`))
 	if err != nil || d.finish().ID != "1" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	for _, raw := range []string{``, `[]`, `{}`, `{"id":7}`, `{"id":"1","historyId":"-1"}`, `<html>`} {
-		if _, err := decodeMessage([]byte(raw)); err == nil {
+	for _, raw := range []string{``, `[]`, `{}`, `{"id":7}`, `{"id":"2"}`, `{"id":"1","historyId":"-1"}`, `<html>`} {
+		if _, err := decodeMessage("1", []byte(raw)); err == nil {
 			t.Errorf("%s is no message", raw)
 		}
+	}
+}
+
+// An answer that is about something else, or about nothing, must not settle the thread that was asked for.
+func TestAThreadIsTheOneThatWasAskedFor(t *testing.T) {
+	for _, raw := range []string{`{}`, `{"id":"2","historyId":"5","messages":[{"id":"2"}]}`, `{"id":"1","historyId":"5"}`, `{"id":"1","historyId":"5","messages":[{}]}`} {
+		if d, err := decodeThread("1", []byte(raw)); err == nil {
+			t.Errorf("%s was taken: %+v", raw, d)
+		}
+	}
+}
+
+// One part that cannot be decoded must not take the others along, nor a message those after it.
+func TestPartsThatCannotBeDecoded(t *testing.T) {
+	parts, err := Parts([]byte(`{"id":"1","payload":{"mimeType":"multipart/mixed","headers":[null],"parts":[null,` +
+		`{"partId":"0","body":{"data":"%%%"}},{"partId":"1","body":{"data":"eA"}}]}}`))
+	if err != nil || len(parts) != 3 || parts[1].Data != nil || string(parts[2].Data) != "x" {
+		t.Errorf("%+v, %v", parts, err)
+	}
+	if _, err := decodeMessage("1", []byte(`{"id":"1","payload":{"headers":[null],"parts":[null]}}`)); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -167,7 +188,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		_, _ = Parts(raw)
-		d, err := decodeMessage(raw)
+		d, err := decodeMessage("1", raw)
 		if err != nil {
 			return
 		}
@@ -199,7 +220,7 @@ func BenchmarkDecodeThread(b *testing.B) {
 	}
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := decodeThread(body); err != nil {
+		if _, err := decodeThread("1", body); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -101,6 +101,33 @@ func TestADailyLimitWaitsForHours(t *testing.T) {
 	})
 }
 
+// A body of null decodes into nothing: no method may take it for an answer.
+func TestNullIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []answer{{status: 200, body: "null", header: http.Header{"Content-Type": {"application/json"}}}}}
+		c, err := New(Config{Endpoint: "https://gmail.example", Topic: topic, Tokens: &numbered{}, Base: base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		box, _ := c.Mailbox(ctx, account, gmailquota.Backfill)
+		for op, call := range map[string]func() error{
+			"getProfile":   func() error { return second(box.Profile(ctx)) },
+			"watch":        func() error { return second(box.Watch(ctx)) },
+			"labels.list":  func() error { return second(box.Labels(ctx)) },
+			"threads.list": func() error { return second(box.ListThreads(ctx, "")) },
+			"threads.get":  func() error { return second(box.GetThread(ctx, "1")) },
+			"messages.get": func() error { return second(box.GetMessage(ctx, "1")) },
+			"history.list": func() error { return second(box.History(ctx, 1, "")) },
+			"attachments":  func() error { return second(c.Attachment(ctx, account, "1", "0")) },
+		} {
+			if err := call(); err == nil || consumers.FaultOf(err) != consumers.Passing {
+				t.Errorf("%s took null: %v", op, err)
+			}
+		}
+	})
+}
+
 func TestAPassingFaultPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := answer{status: 200, body: `{"id":"1","threadId":"1","historyId":"7"}`}

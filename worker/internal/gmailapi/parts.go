@@ -1,10 +1,6 @@
 package gmailapi
 
-import (
-	"fmt"
-
-	"google.golang.org/api/gmail/v1"
-)
+import "google.golang.org/api/gmail/v1"
 
 // depthLimit is how deep the MIME tree is followed. Mail clients nest about five levels; real mail a dozen.
 const depthLimit = 100
@@ -18,13 +14,13 @@ type Part struct {
 	MIMEType     string
 	Filename     string
 	Headers      []Header
-	Data         []byte // decoded; nil where there is none or AttachmentID is set
+	Data         []byte // decoded; nil where there is none, it is no base64, or AttachmentID is set
 	AttachmentID string // good for a moment only: it differs from fetch to fetch
 	Size         int64  // decoded bytes
 }
 
 // Parts returns the nodes of a message resource in the order of the message, parents first, down to a depth of 100. It
-// fails only for what is no message resource or has data that is no base64.
+// fails only for what is no message resource.
 func Parts(raw []byte) ([]Part, error) {
 	m, err := resource(raw)
 	if err != nil {
@@ -33,10 +29,10 @@ func Parts(raw []byte) ([]Part, error) {
 	if m.Payload == nil {
 		return nil, nil
 	}
-	return appendParts(nil, m.Payload, 0)
+	return appendParts(nil, m.Payload, 0), nil
 }
 
-func appendParts(parts []Part, p *gmail.MessagePart, depth int) ([]Part, error) {
+func appendParts(parts []Part, p *gmail.MessagePart, depth int) []Part {
 	part := Part{PartID: p.PartId, MIMEType: p.MimeType, Filename: p.Filename}
 	for _, h := range p.Headers {
 		if h != nil {
@@ -45,25 +41,18 @@ func appendParts(parts []Part, p *gmail.MessagePart, depth int) ([]Part, error) 
 	}
 	if p.Body != nil {
 		part.AttachmentID, part.Size = p.Body.AttachmentId, p.Body.Size
-		if p.Body.Data != "" {
-			var err error
-			if part.Data, err = decodeBase64(p.Body.Data); err != nil {
-				return nil, fmt.Errorf("part %s: %w", p.PartId, err)
-			}
+		if data, err := decodeBase64(p.Body.Data); err == nil && len(data) > 0 {
+			part.Data = data
 		}
 	}
 	parts = append(parts, part)
 	if depth == depthLimit {
-		return parts, nil
+		return parts
 	}
 	for _, child := range p.Parts {
-		if child == nil {
-			continue
-		}
-		var err error
-		if parts, err = appendParts(parts, child, depth+1); err != nil {
-			return nil, err
+		if child != nil {
+			parts = appendParts(parts, child, depth+1)
 		}
 	}
-	return parts, nil
+	return parts
 }

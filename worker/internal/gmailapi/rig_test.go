@@ -87,9 +87,7 @@ func newRig(t *testing.T, cfg gmailsim.Config) *rig {
 	}
 	server := httptest.NewServer(sim.Handler())
 	rdb := quotatest.Client(t, miniredis.RunT(t).Addr())
-	quota := gmailquota.DefaultConfig()
-	quota.UserLimit, quota.ProjectLimit = 60_000_000, 600_000_000 // these tests are about calls, not about waiting
-	guard, err := gmailquota.New(rdb, quota)
+	guard, err := gmailquota.New(rdb, roomy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +103,13 @@ func newRig(t *testing.T, cfg gmailsim.Config) *rig {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// roomy is for tests that are about calls, not about waiting.
+func roomy() gmailquota.Config {
+	c := gmailquota.DefaultConfig()
+	c.UserLimit, c.ProjectLimit = 60_000_000, 600_000_000
+	return c
 }
 
 func (r *rig) newClient(cfg Config) *Client {

@@ -41,7 +41,7 @@ const (
 	Unknown   Kind = "unknown"   // of an address that no account has
 	Idle      Kind = "idle"      // of an account that waits for somebody to act
 	Malformed Kind = "malformed" // no notification
-	Failed    Kind = "failed"    // store or queue away: Pub/Sub delivers it again
+	Failed    Kind = "failed"    // store, queue or Google's keys away, or a body cut off: Pub/Sub delivers it again
 	Refused   Kind = "refused"   // not proven to come from the subscription
 )
 
@@ -88,30 +88,50 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := h.verifier.check(r); err != nil {
-		h.count(Refused)
-		h.log.Warn("push refused", zap.Error(err))
-		status := http.StatusForbidden
-		if errors.Is(err, errNoToken) {
-			status = http.StatusUnauthorized
-		}
-		http.Error(w, http.StatusText(status), status)
+		h.refuse(w, err)
 		return
 	}
 	kind, err := h.accept(w, r)
-	h.count(kind)
 	if err != nil {
-		h.log.Error("push not taken, it will be delivered again", zap.Error(err))
-		http.Error(w, "try again", http.StatusServiceUnavailable)
+		h.fail(w, err)
 		return
 	}
+	h.count(kind)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// accept works on a proven request. An error is the store's or the queue's.
+// refuse answers a request that is not proven. Where Google's keys are away it may well be good.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	var away *keysError
+	if errors.As(err, &away) {
+		h.fail(w, err)
+		return
+	}
+	h.count(Refused)
+	h.log.Warn("push refused", zap.Error(err))
+	status := http.StatusForbidden
+	if errors.Is(err, errNoToken) {
+		status = http.StatusUnauthorized
+	}
+	http.Error(w, http.StatusText(status), status)
+}
+
+// fail asks for another delivery.
+func (h *Handler) fail(w http.ResponseWriter, err error) {
+	h.count(Failed)
+	h.log.Error("push not taken, it will be delivered again", zap.Error(err))
+	http.Error(w, "try again", http.StatusServiceUnavailable)
+}
+
+// accept works on a proven request. An error is passing: another delivery may be taken.
 func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (Kind, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return Malformed, nil //nolint:nilerr // a body too long or cut off: another delivery would be the same or is on its way
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return Malformed, nil // another delivery would be the same
+	case err != nil:
+		return Failed, fmt.Errorf("read the body: %w", err)
 	}
 	n, err := parse(body)
 	if err != nil {

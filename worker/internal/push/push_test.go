@@ -10,11 +10,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -119,13 +122,19 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigWith(t, google())
+}
+
+// newRigWith fetches Google's keys with another transport.
+func newRigWith(t *testing.T, keys http.RoundTripper) *rig {
+	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	r := &rig{
 		signer: google(), queue: &queue{}, logs: logs,
 		accounts: &accounts{account: consumers.Account{ID: "1234567890", Address: "ann.b@example.com", State: consumers.Live, Cursor: 1700}},
 	}
 	var err error
-	r.handler, err = New(t.Context(), Config{Audience: audience, ServiceAccount: sender, CertsURL: "https://keys.example/certs", HTTP: r.signer},
+	r.handler, err = New(t.Context(), Config{Audience: audience, ServiceAccount: sender, CertsURL: "https://keys.example/certs", HTTP: keys},
 		r.accounts, r.queue, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +144,12 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) post(t *testing.T, token, body string) int {
 	t.Helper()
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/push", strings.NewReader(body))
+	return r.send(t, token, strings.NewReader(body))
+}
+
+func (r *rig) send(t *testing.T, token string, body io.Reader) int {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/push", body)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -257,6 +271,59 @@ func TestEveryProvenRequestIsAnsweredOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What failed on the way is no proof of anything: it is to be delivered again.
+func TestAPushIsNotLostToAPassingFault(t *testing.T) {
+	const body = `{"emailAddress":"ann.b@example.com","historyId":1710}`
+	answer := func(status int, text string) http.RoundTripper {
+		return roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
+		})
+	}
+	for name, c := range map[string]struct {
+		keys http.RoundTripper
+		body io.Reader
+	}{
+		"keys out of reach":   {keys: roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") })},
+		"keys not served":     {keys: answer(http.StatusBadGateway, "{}")},
+		"keys are a web page": {keys: answer(http.StatusOK, "<html>")},
+		"body of keys cut off": {keys: roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))}, nil
+		})},
+		"body cut off": {keys: google(), body: io.MultiReader(strings.NewReader(wrap(body)[:40]), iotest.ErrReader(io.ErrUnexpectedEOF))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigWith(t, c.keys)
+			if c.body == nil {
+				c.body = strings.NewReader(wrap(body))
+			}
+			if got := r.send(t, r.good(t), c.body); got != http.StatusServiceUnavailable {
+				t.Errorf("answered %d, want 503", got)
+			}
+			if n := r.handler.Counts(); n[Failed] != 1 || len(n) != 1 {
+				t.Errorf("counted %v, want one %s", n, Failed)
+			}
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Keys that never come must not hold Pub/Sub's request.
+func TestFetchingTheKeysIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigWith(t, roundTrip(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}))
+		began := time.Now()
+		if got := r.post(t, r.good(t), "{}"); got != http.StatusServiceUnavailable || time.Since(began) != certsTimeout {
+			t.Errorf("answered %d after %v, want 503 after %v", got, time.Since(began), certsTimeout)
+		}
+	})
 }
 
 // openclaw/gogcli#271: Pub/Sub delivers twice. Both are acknowledged; the jobs have one key, so the runner folds them.

@@ -1,14 +1,17 @@
 package push
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"google.golang.org/api/idtoken"
 	"google.golang.org/api/option"
@@ -39,24 +42,56 @@ func newVerifier(ctx context.Context, cfg Config) (*verifier, error) {
 	return &verifier{validator: v, audience: cfg.Audience, serviceAccount: cfg.ServiceAccount}, nil
 }
 
-// certsFrom fetches Google's keys from the configured place: idtoken has their address built in.
+// certsTimeout bounds the fetching of Google's keys; Pub/Sub waits for an answer for 10 s at least.
+const certsTimeout = 5 * time.Second
+
+// certsFrom fetches Google's keys from the configured place: idtoken has their address built in. It reads the whole
+// answer, so that all that can go wrong on the way, within certsTimeout, is a keysError.
 type certsFrom struct {
 	url  *url.URL
 	base http.RoundTripper
 }
 
+// maxKeys is more than the keys' answer can have; Google's is about 1 kB.
+const maxKeys = 1 << 20
+
 func (c certsFrom) RoundTrip(req *http.Request) (*http.Response, error) {
-	out := req.Clone(req.Context())
+	ctx, cancel := context.WithTimeout(req.Context(), certsTimeout)
+	defer cancel()
+	out := req.Clone(ctx)
 	out.URL, out.Host = c.url, ""
-	return c.base.RoundTrip(out)
+	resp, err := c.base.RoundTrip(out)
+	if err != nil {
+		return nil, &keysError{err}
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxKeys))
+	_ = resp.Body.Close()
+	switch {
+	case err != nil:
+		return nil, &keysError{err}
+	case resp.StatusCode != http.StatusOK:
+		return nil, &keysError{fmt.Errorf("answered with status %d", resp.StatusCode)}
+	case !json.Valid(data):
+		return nil, &keysError{errors.New("the answer is no JSON")}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	return resp, nil
 }
+
+// keysError says that Google's keys could not be had: whether the token is good is not known.
+type keysError struct{ err error }
+
+func (e *keysError) Error() string { return "keys of push.certsURL: " + e.err.Error() }
+
+func (e *keysError) Unwrap() error { return e.err }
 
 var (
 	errNoToken  = errors.New("no bearer token")
 	errNotRS256 = errors.New("token is not signed with RS256, as Google's are")
 )
 
-// check returns nil for a request of the configured service account. Its errors hold nothing of the token.
+// check returns nil for a request of the configured service account, and a *keysError when it cannot tell. Its errors hold
+// nothing of the token.
 func (v *verifier) check(r *http.Request) error {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {

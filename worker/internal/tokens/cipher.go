@@ -18,10 +18,13 @@ import (
 // concurrent use.
 type Cipher struct{ aead tink.AEAD }
 
-// OpenCipher reads the key file, a Tink keyset in JSON. A missing file is made, readable by its owner only; of two
-// processes that make it at the same moment one wins and both use the winner's.
-func OpenCipher(path string) (*Cipher, error) {
+// OpenCipher reads the key file, a Tink keyset in JSON. Where create is set a missing file is made, readable by its owner
+// only; of two processes that make it at the same moment one wins and both use the winner's.
+func OpenCipher(path string, create bool) (*Cipher, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !create {
+		return nil, fmt.Errorf("the key file %s is missing, and tokens are stored that no other key opens: put it back", path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeKeyFile(path); err == nil {
 			data, err = os.ReadFile(path)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ func (s *Source) Exchange(ctx context.Context, refresh string) (Grant, error) {
 	return g, nil
 }
 
+// identifier is what error codes look like; anything else is not repeated.
+var identifier = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+
 // exchangeError keeps the endpoint's error code and drops its texts, which may hold anything.
 func exchangeError(err error) error {
 	me := &consumers.MailboxError{Op: "token", Fault: consumers.Passing}
@@ -56,7 +60,9 @@ func exchangeError(err error) error {
 		return me
 	}
 	me.Status = re.Response.StatusCode
-	me.Reason = re.ErrorCode
+	if me.Reason = re.ErrorCode; !identifier.MatchString(me.Reason) {
+		me.Reason = "no reason given"
+	}
 	if me.Status < http.StatusInternalServerError && re.ErrorCode == "invalid_grant" {
 		me.Fault, me.State = consumers.AccountFault, consumers.Reauth
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -100,7 +99,7 @@ func always(status int, body string) *endpoint {
 // setup returns a source for account "acc" whose stored refresh token is "r1".
 func setup(t *testing.T, e *endpoint) (*Source, *memory) {
 	t.Helper()
-	cipher, err := OpenCipher(filepath.Join(t.TempDir(), "key"))
+	cipher, err := OpenCipher(filepath.Join(t.TempDir(), "key"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,6 +286,21 @@ func TestFaultsOfTheEndpointArePassing(t *testing.T) {
 	}
 }
 
+// Errors go to logs and to the store: only what looks like an error code is repeated.
+func TestErrorsOfTheEndpointAreNotRepeatedUnread(t *testing.T) {
+	for code, want := range map[string]string{
+		"invalid_client": "invalid_client", "": "no reason given", "no account ann@example.com": "no reason given",
+		strings.Repeat("x", 65): "no reason given", `a\nb`: "no reason given",
+	} {
+		s, _ := setup(t, always(400, `{"error":"`+code+`","error_description":"of ann@example.com"}`))
+		_, err := s.Exchange(t.Context(), "r9")
+		var me *consumers.MailboxError
+		if !errors.As(err, &me) || me.Reason != want || strings.Contains(err.Error(), "example") {
+			t.Errorf("%q: %v; want reason %q", code, err, want)
+		}
+	}
+}
+
 // O02: openclaw/gogcli#373, golang/oauth2#84.
 func TestTheRefreshTokenIsNeverOverwrittenWithNothing(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
@@ -414,73 +428,5 @@ func TestExchangeReadsTheSubject(t *testing.T) {
 				t.Errorf("scopes %v", g.Scopes)
 			}
 		})
-	}
-}
-
-func TestTheCipherBindsATokenToItsAccount(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "key")
-	one, err := OpenCipher(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
-	}
-	sealed, err := one.seal("ann", "geheim")
-	if err != nil || strings.Contains(string(sealed), "geheim") {
-		t.Fatalf("sealed %q, %v", sealed, err)
-	}
-	two, err := OpenCipher(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := two.open("ann", sealed); err != nil || got != "geheim" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if _, err := two.open("bob", sealed); err == nil {
-		t.Error("another account's token was opened")
-	}
-}
-
-func TestProcessesThatMakeTheKeyTogetherShareOne(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "key")
-	ciphers := make([]*Cipher, 8)
-	var wg sync.WaitGroup
-	for i := range ciphers {
-		wg.Go(func() {
-			var err error
-			if ciphers[i], err = OpenCipher(path); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		return
-	}
-	sealed, err := ciphers[0].seal("a", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range ciphers {
-		if _, err := c.open("a", sealed); err != nil {
-			t.Error(err)
-		}
-	}
-	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(files) != 1 {
-		t.Errorf("left behind: %v", files)
-	}
-}
-
-func TestABadKeyFileIsAClearError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range []string{path, filepath.Join(t.TempDir(), "none", "key")} {
-		if _, err := OpenCipher(p); err == nil || !strings.Contains(err.Error(), "key file") {
-			t.Errorf("%s: got %v", p, err)
-		}
 	}
 }

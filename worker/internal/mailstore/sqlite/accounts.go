@@ -74,9 +74,13 @@ func (s *Store) WatchesDue(ctx context.Context, before time.Time, limit int) ([]
 
 // AddAccount adds an account with its tokens; its import is due at once. An account that exists (same id) keeps its
 // mirror, cursor and runs: it gets the address and the tokens, and if it had stopped it goes on where it was. An
-// address that another account held goes over to this one. State, Reason and Cursor of a are not read.
+// address that another account held goes over to this one. What a removal that was cut off left is removed first. State,
+// Reason and Cursor of a are not read.
 func (s *Store) AddAccount(ctx context.Context, a consumers.Account, token consumers.Sealed) error {
 	address := strings.ToLower(a.Address)
+	if err := s.finishRemoval(ctx, a.ID); err != nil {
+		return err
+	}
 	return s.write(ctx, func(t *tx) error {
 		if _, err := t.exec(`UPDATE accounts SET address = '' WHERE address = ? AND id <> ?`, address, a.ID); err != nil {
 			return err

@@ -30,7 +30,7 @@ func (s *Store) Messages(ctx context.Context, account string, ids []string) (map
 }
 
 const threadStates = `SELECT j.value, t.id IS NOT NULL,
-		COALESCE(t.complete, 0) AND t.want_history_id = '00000000000000000000'
+		COALESCE(t.complete, 0) AND NOT EXISTS (SELECT 1 FROM wants w WHERE w.account_id = ?1 AND w.thread_id = j.value)
 		AND NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?1 AND f.thread_id = j.value),
 		EXISTS (SELECT 1 FROM runs r JOIN run_threads rt ON rt.run_id = r.id AND rt.thread_id = j.value AND rt.state = 'open'
 			WHERE r.account_id = ?1 AND r.finished_at = 0)
@@ -102,7 +102,7 @@ func (s *Store) ApplyHistory(ctx context.Context, account string, step consumers
 		for _, part := range []func() error{
 			func() error { return a.saveThreads(threads) },
 			func() error { return a.saveMessages(messages) },
-			a.loadRows, a.applyChanges, a.applyGone, a.writeRows, a.writeRetries, a.markThreads, a.writeThreads, a.moveCursor,
+			a.loadRows, a.applyChanges, a.applyGone, a.writeRows, a.writeRetries, a.writeWants, a.writeThreads, a.moveCursor,
 		} {
 			if err := part(); err != nil {
 				return err
@@ -320,29 +320,20 @@ func (a *applying) writeRetries() error {
 		m := a.rows[f.MessageID]
 		m.fetch = max(f.HistoryID, m.fetch)
 		f.HistoryID = m.fetch
-		if err := a.addFetch(f); err != nil {
+		if err := a.addFetch(a.account, f); err != nil {
 			return err
 		}
 	}
 	return a.dropFetches()
 }
 
-func (a *applying) addFetch(f consumers.Fetch) error {
-	_, err := a.exec(`INSERT INTO fetches (account_id, message_id, thread_id, history_id, attempts, due, cause)
-		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account_id, message_id) DO UPDATE SET history_id = excluded.history_id,
-		attempts = excluded.attempts, due = excluded.due, cause = excluded.cause`,
-		a.account, f.MessageID, f.ThreadID, mailstore.HistoryText(f.HistoryID), f.Attempts, mailstore.Millis(f.Due),
-		mailstore.CleanText(f.Cause))
-	return err
-}
-
 const threadOpen = `SELECT EXISTS (SELECT 1 FROM runs r JOIN run_threads rt ON rt.run_id = r.id
 	WHERE r.account_id = ? AND r.finished_at = 0 AND rt.thread_id = ? AND rt.state = 'open')`
 
-// markThreads marks the threads of messages that are named and not stored, so that no older snapshot counts as whole.
-// Where no run is to fetch the thread, the message goes on the retry list: a snapshot may have settled the thread
-// after the consumer had seen it open.
-func (a *applying) markThreads() error {
+// writeWants notes the messages that are named and not stored, so that no older snapshot counts as whole. Where no run is to
+// fetch the thread, such a message goes on the retry list: a snapshot may have settled the thread after the consumer had
+// seen it open.
+func (a *applying) writeWants() error {
 	for _, id := range sortedKeys(a.rows) {
 		m := a.rows[id]
 		if m.mark == 0 || m.fetch > 0 {
@@ -355,23 +346,22 @@ func (a *applying) markThreads() error {
 		if m.mark <= th.snapshot {
 			continue // a newer snapshot came without it
 		}
-		th.mark(m.mark)
-		if m.givenUp {
-			continue
+		wanted := m.givenUp
+		if !wanted {
+			if err := a.row(threadOpen, []any{a.account, m.thread}, &wanted); err != nil {
+				return err
+			}
 		}
-		var open bool
-		if err := a.row(threadOpen, []any{a.account, m.thread}, &open); err != nil {
-			return err
+		if wanted {
+			err = a.addWant(a.account, m.thread, id, m.mark)
+		} else {
+			err = a.addFetch(a.account, consumers.Fetch{MessageID: id, ThreadID: m.thread, HistoryID: m.mark, Due: a.now, Cause: "named by history, not fetched"})
 		}
-		if open {
-			continue
-		}
-		if err := a.addFetch(consumers.Fetch{MessageID: id, ThreadID: m.thread, HistoryID: m.mark, Due: a.now,
-			Cause: "named by history, not fetched"}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return a.dropWants(a.account)
 }
 
 // dropFetches takes off the retry list what was fetched, and what turned out to be stored or deleted.
@@ -399,9 +389,10 @@ func (a *applying) writeThreads() error {
 	return nil
 }
 
+// moveCursor never gives an account its first cursor: that is a run's baseline, and the account may be being removed.
 func (a *applying) moveCursor() error {
-	h := mailstore.HistoryText(a.step.Cursor)
-	_, err := a.exec(`UPDATE accounts SET cursor_history_id = ?1 WHERE id = ?2 AND cursor_history_id < ?1`, h, a.account)
+	_, err := a.exec(`UPDATE accounts SET cursor_history_id = ?1 WHERE id = ?2 AND cursor_history_id < ?1 AND cursor_history_id > ?3`,
+		mailstore.HistoryText(a.step.Cursor), a.account, noHistory)
 	return err
 }
 

@@ -28,34 +28,16 @@ func packMessages(list []consumers.Message) []packed {
 type threadRow struct {
 	history  consumers.HistoryID // last known change
 	snapshot consumers.HistoryID // newest whole snapshot stored
-	want     consumers.HistoryID // history named a message, not stored, at this id
 	complete bool
 }
 
 // seen notes a change.
 func (r *threadRow) seen(h consumers.HistoryID) { r.history = max(r.history, h) }
 
-// mark notes that history named a message that is not stored. A snapshot as new as the record has settled it.
-func (r *threadRow) mark(h consumers.HistoryID) {
-	if h > r.snapshot {
-		r.want = max(r.want, h)
-	}
-}
-
-// take notes that a whole snapshot was stored, and tells whether it is new enough to be all that history named.
-func (r *threadRow) take(h consumers.HistoryID) bool {
-	r.seen(h)
-	if h < r.want {
-		return false
-	}
-	r.want, r.complete, r.snapshot = 0, true, max(r.snapshot, h)
-	return true
-}
-
 // thread reads a thread's row; known is false if there is none.
 func (t *tx) thread(account, id string) (r threadRow, known bool, err error) {
-	err = t.row(`SELECT history_id, snapshot_history_id, want_history_id, complete FROM threads WHERE account_id = ? AND id = ?`,
-		[]any{account, id}, hist(&r.history), hist(&r.snapshot), hist(&r.want), &r.complete)
+	err = t.row(`SELECT history_id, snapshot_history_id, complete FROM threads WHERE account_id = ? AND id = ?`,
+		[]any{account, id}, hist(&r.history), hist(&r.snapshot), &r.complete)
 	if errors.Is(err, sql.ErrNoRows) {
 		return threadRow{}, false, nil
 	}
@@ -64,12 +46,12 @@ func (t *tx) thread(account, id string) (r threadRow, known bool, err error) {
 
 // saveThreadRow writes the row and counts the thread's live messages: with the last one gone the thread is deleted.
 func (t *tx) saveThreadRow(account, id string, r threadRow) error {
-	_, err := t.exec(`INSERT INTO threads (account_id, id, history_id, snapshot_history_id, want_history_id, complete, message_count)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT count(*) FROM messages WHERE account_id = ?1 AND thread_id = ?2 AND deleted = 0))
+	_, err := t.exec(`INSERT INTO threads (account_id, id, history_id, snapshot_history_id, complete, message_count)
+		VALUES (?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM messages WHERE account_id = ?1 AND thread_id = ?2 AND deleted = 0))
 		ON CONFLICT (account_id, id) DO UPDATE SET history_id = excluded.history_id,
-			snapshot_history_id = excluded.snapshot_history_id, want_history_id = excluded.want_history_id,
-			complete = excluded.complete, message_count = excluded.message_count`,
-		account, id, mailstore.HistoryText(r.history), mailstore.HistoryText(r.snapshot), mailstore.HistoryText(r.want), r.complete)
+			snapshot_history_id = excluded.snapshot_history_id, complete = excluded.complete,
+			message_count = excluded.message_count`,
+		account, id, mailstore.HistoryText(r.history), mailstore.HistoryText(r.snapshot), r.complete)
 	return err
 }
 
@@ -93,7 +75,7 @@ func (t *tx) threadMessages(account, thread string) (map[string]stored, error) {
 }
 
 // saveSnapshot stores a thread as it stood at its history id; rows are its packed messages. It tells whether the
-// thread is complete with it.
+// thread is complete with it: nothing is wanted that it is too old for.
 func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed) (bool, error) {
 	row, _, err := t.thread(account, thread.ID)
 	if err != nil {
@@ -119,7 +101,14 @@ func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed
 			return false, err
 		}
 	}
-	complete := row.take(thread.HistoryID)
+	row.seen(thread.HistoryID)
+	complete, err := t.settleWants(account, thread)
+	if err != nil {
+		return false, err
+	}
+	if complete {
+		row.complete, row.snapshot = true, max(row.snapshot, thread.HistoryID)
+	}
 	return complete, t.saveThreadRow(account, thread.ID, row)
 }
 

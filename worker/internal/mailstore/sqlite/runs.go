@@ -35,6 +35,15 @@ func (t *tx) run(where string, args ...any) (consumers.Run, error) {
 	return scanRun(st.QueryRowContext(context.Background(), args...).Scan)
 }
 
+// openRun reads a run and tells whether it is unfinished: a removal ends one that its consumers may still be working on.
+func (t *tx) openRun(id string) (r consumers.Run, open bool, err error) {
+	if r, err = t.run(runByID, id); err != nil {
+		return r, false, err
+	}
+	err = t.row(`SELECT finished_at = 0 FROM runs WHERE id = ?`, []any{id}, &open)
+	return r, open, err
+}
+
 const (
 	runByID   = " WHERE id = ?"
 	runActive = " WHERE account_id = ? AND finished_at = 0"
@@ -94,17 +103,16 @@ func (s *Store) readRun(ctx context.Context, where string, args ...any) (consume
 // PinBaseline implements consumers.Store.
 func (s *Store) PinBaseline(ctx context.Context, run string, baseline consumers.HistoryID) error {
 	return s.write(ctx, func(t *tx) error {
-		r, err := t.run(runByID, run)
-		if err != nil || r.Baseline != 0 {
+		r, open, err := t.openRun(run)
+		if err != nil || !open || r.Baseline != 0 {
 			return err
 		}
 		b := mailstore.HistoryText(baseline)
-		n, err := t.exec(`UPDATE runs SET baseline_history_id = ? WHERE id = ? AND finished_at = 0`, b, run)
-		if err != nil || n == 0 {
+		if _, err := t.exec(`UPDATE runs SET baseline_history_id = ? WHERE id = ?`, b, run); err != nil {
 			return err
 		}
-		_, err = t.exec(`UPDATE accounts SET cursor_history_id = ? WHERE id = ? AND (cursor_history_id = ? OR ?)`,
-			b, r.Account, noHistory, r.Kind == consumers.RunResync)
+		_, err = t.exec(`UPDATE accounts SET cursor_history_id = ?1 WHERE id = ?2 AND cursor_history_id < ?1
+			AND (cursor_history_id = ?3 OR ?4)`, b, r.Account, noHistory, r.Kind == consumers.RunResync)
 		return err
 	})
 }
@@ -112,7 +120,8 @@ func (s *Store) PinBaseline(ctx context.Context, run string, baseline consumers.
 // pageQuery tells, in the order of the page's ids, which the run already has and what is stored of each. A thread with
 // messages on the retry list is not whole.
 const pageQuery = `SELECT j.value, rt.thread_id IS NOT NULL,
-		COALESCE(t.complete, 0) AND t.want_history_id = '00000000000000000000' AND t.message_count > 0
+		COALESCE(t.complete, 0) AND t.message_count > 0
+		AND NOT EXISTS (SELECT 1 FROM wants w WHERE w.account_id = ?2 AND w.thread_id = j.value)
 		AND NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.thread_id = j.value), t.history_id, t.snapshot_history_id
 	FROM json_each(?3) j
 	LEFT JOIN run_threads rt ON rt.run_id = ?1 AND rt.thread_id = j.value
@@ -122,8 +131,8 @@ const pageQuery = `SELECT j.value, rt.thread_id IS NOT NULL,
 // AddPage implements consumers.Store.
 func (s *Store) AddPage(ctx context.Context, run, pageToken string, page consumers.ThreadPage, batchSize int) error {
 	return s.write(ctx, func(t *tx) error {
-		r, err := t.run(runByID, run)
-		if err != nil || r.Listed || r.PageToken != pageToken {
+		r, open, err := t.openRun(run)
+		if err != nil || !open || r.Listed || r.PageToken != pageToken {
 			return err
 		}
 		fetch, unchanged, err := t.sortPage(r, page.Threads)
@@ -139,8 +148,19 @@ func (s *Store) AddPage(ctx context.Context, run, pageToken string, page consume
 			return err
 		}
 		_, err = t.exec(`UPDATE runs SET page_token = ?, listed = ?, threads_listed = threads_listed + ?,
-			threads_stored = threads_stored + ? WHERE id = ? AND finished_at = 0`,
+			threads_stored = threads_stored + ? WHERE id = ?`,
 			page.Next, page.Next == "", len(fetch)+len(unchanged), len(unchanged), run)
+		return err
+	})
+}
+
+// Relist implements consumers.Store.
+func (s *Store) Relist(ctx context.Context, run, pageToken string) error {
+	return s.write(ctx, func(t *tx) error {
+		if _, err := t.run(runByID, run); err != nil {
+			return err
+		}
+		_, err := t.exec(`UPDATE runs SET page_token = '' WHERE id = ? AND page_token = ? AND listed = 0`, run, pageToken)
 		return err
 	})
 }
@@ -209,8 +229,8 @@ func (t *tx) addBatches(r consumers.Run, threads []string, size int) error {
 func (s *Store) QueueAbsent(ctx context.Context, run string, batchSize int) (int, error) {
 	var absent []string
 	err := s.write(ctx, func(t *tx) error {
-		r, err := t.run(runByID, run)
-		if err != nil || r.Kind != consumers.RunResync || !r.Listed || r.AbsentQueued {
+		r, open, err := t.openRun(run)
+		if err != nil || !open || r.Kind != consumers.RunResync || !r.Listed || r.AbsentQueued {
 			return err
 		}
 		err = t.rows(`SELECT id FROM threads WHERE account_id = ? AND message_count > 0
@@ -233,19 +253,19 @@ func (s *Store) QueueAbsent(ctx context.Context, run string, batchSize int) (int
 	return len(absent), err
 }
 
-// FinishRun implements consumers.Store. An account that has stopped meanwhile keeps its state.
+// FinishRun implements consumers.Store. An account that has stopped meanwhile keeps its state. The run's threads go
+// afterwards, in slices; what a crash or an error leaves of them goes with the next run, or when the file is opened.
 func (s *Store) FinishRun(ctx context.Context, run string, now time.Time) (bool, error) {
 	finished := false
 	err := s.write(ctx, func(t *tx) error {
-		r, err := t.run(runByID, run)
+		r, open, err := t.openRun(run)
 		if err != nil {
 			return err
 		}
-		if !r.Listed || r.Progress.Open > 0 || (r.Kind == consumers.RunResync && !r.AbsentQueued) {
+		if !open || !r.Listed || r.Progress.Open > 0 || (r.Kind == consumers.RunResync && !r.AbsentQueued) {
 			return nil
 		}
-		n, err := t.exec(`UPDATE runs SET finished_at = ? WHERE id = ? AND finished_at = 0`, mailstore.Millis(now), run)
-		if err != nil || n == 0 {
+		if _, err := t.exec(`UPDATE runs SET finished_at = ? WHERE id = ?`, mailstore.Millis(now), run); err != nil {
 			return err
 		}
 		finished = true
@@ -263,15 +283,28 @@ func (s *Store) FinishRun(ctx context.Context, run string, now time.Time) (bool,
 	if err != nil || !finished {
 		return false, err
 	}
-	return true, s.deleteInSlices(ctx, `DELETE FROM run_threads WHERE run_id = ?1 AND thread_id IN
-		(SELECT thread_id FROM run_threads WHERE run_id = ?1 LIMIT ?2)`, run)
+	s.forgetThreads(ctx)
+	return true, nil
+}
+
+// finishedThreads finds the threads of finished runs. CROSS JOIN: by way of the few finished runs, not the many threads of the
+// active ones.
+const finishedThreads = ` FROM runs r CROSS JOIN run_threads rt WHERE rt.run_id = r.id AND r.finished_at > ? LIMIT ?`
+
+// forgetThreads removes the threads of finished runs. They are in nobody's way, so an error does not matter: it leaves them to
+// the next call.
+func (s *Store) forgetThreads(ctx context.Context) {
+	var one int
+	if err := s.row(ctx, `SELECT 1`+finishedThreads, []any{0, 1}, &one); err == nil {
+		_ = s.deleteInSlices(ctx, `DELETE FROM run_threads WHERE (run_id, thread_id) IN (SELECT rt.run_id, rt.thread_id`+finishedThreads+`)`, 0)
+	}
 }
 
 // slice is how many rows one transaction deletes at most, so that no other writer waits long (about 20 ms).
 const slice = 2000
 
 // deleteInSlices runs a DELETE that takes a key and a limit until it finds nothing more.
-func (s *Store) deleteInSlices(ctx context.Context, query, key string) error {
+func (s *Store) deleteInSlices(ctx context.Context, query string, key any) error {
 	for {
 		var n int64
 		err := s.write(ctx, func(t *tx) (err error) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -52,6 +53,9 @@ func open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := makeFile(abs); err != nil {
+		return nil, err
+	}
 	write, err := sql.Open("sqlite", dsn(abs, url.Values{"_txlock": {"immediate"}}))
 	if err != nil {
 		return nil, err
@@ -70,7 +74,9 @@ func open(ctx context.Context, path string) (*Store, error) {
 	}
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
-	return &Store{read: read, writer: w}, nil
+	s := &Store{read: read, writer: w}
+	s.forgetThreads(ctx)
+	return s, nil
 }
 
 // lockRetry is how often another process that migrates is looked at; it takes some milliseconds.
@@ -89,6 +95,16 @@ func dsn(path string, extra url.Values) string {
 		q[k] = v
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+// makeFile makes the file where it is missing, for its owner only: it holds somebody's mail. SQLite gives its other files the
+// same rights.
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // migrateAlone migrates while no other process does: a worker and a command may both open a new file.

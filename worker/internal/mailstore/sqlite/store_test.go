@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -48,4 +49,19 @@ func TestStoreKeepsTheContract(t *testing.T) {
 			Live: s.live, Labels: s.Labels, DeadLetters: s.DeadLetters,
 		}
 	})
+}
+
+func TestTheFileIsItsOwnersOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mirror.db")
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for _, suffix := range []string{"", "-wal"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; want mode 0600", suffix, info.Mode(), err)
+		}
+	}
 }

@@ -71,8 +71,7 @@ CREATE TABLE threads (
     id                  TEXT    NOT NULL,
     history_id          TEXT    NOT NULL,   -- the last known change of the thread
     snapshot_history_id TEXT    NOT NULL,   -- of the newest whole snapshot stored
-    want_history_id     TEXT    NOT NULL,   -- history named a message that is not stored: only a snapshot as new as this is whole
-    complete            INTEGER NOT NULL,
+    complete            INTEGER NOT NULL,   -- a whole snapshot was stored; see also wants and fetches
     message_count       INTEGER NOT NULL,   -- not deleted ones; 0: the thread is deleted
     PRIMARY KEY (account_id, id)
 ) WITHOUT ROWID;
@@ -121,6 +120,16 @@ CREATE TABLE labels (
     name       TEXT NOT NULL,
     type       TEXT NOT NULL,
     PRIMARY KEY (account_id, id)
+) WITHOUT ROWID;
+
+-- Messages that history named and that are not stored, because the active run is to bring them or because they were given
+-- up. Only a snapshot as new as the record, or a row of the message, makes their thread whole.
+CREATE TABLE wants (
+    account_id TEXT NOT NULL REFERENCES accounts (id),
+    thread_id  TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    history_id TEXT NOT NULL,               -- of the newest record that named it
+    PRIMARY KEY (account_id, thread_id, message_id)
 ) WITHOUT ROWID;
 
 -- The retry list: messages that history named and that could not be fetched yet.
