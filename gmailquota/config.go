@@ -37,7 +37,8 @@ type Config struct {
 	// FailOpen: without a decision of Redis calls go through (default); else they fail with an UnavailableError.
 	FailOpen bool
 	// LocalFallback: calls that FailOpen lets through pass buckets in this process, with its share of the limits
-	// (default); else they pass unguarded. Workers is how many processes share the limits then; default 1.
+	// (default); else they pass unguarded. Workers is how many processes share the limits then; default 1. With more
+	// than one a state that Redis lost starts a burst lower, for what a process cannot know of the others.
 	LocalFallback bool
 	Workers       int
 	// Horizons is how far ahead a class may reserve, at least the refill of its own call unless it is 0; defaults 30 s, and
@@ -109,6 +110,7 @@ type plan struct {
 	inFlight      int64
 	keyTTL        int64 // µs
 	userMargin    int64 // µs a user's key outlives what it remembers
+	others        int64 // µs of a user's bucket that other processes may have charged since this one asked last
 }
 
 func (p plan) limits() limits {
@@ -129,6 +131,9 @@ func (c Config) plan() (plan, error) {
 	p.longest = max(p.horizons[Realtime], p.horizons[Maintenance], p.horizons[Backfill])
 	if p.user, p.project, err = c.buckets(1); err != nil {
 		return p, err
+	}
+	if c.Workers > 1 {
+		p.others = p.user.cap // a burst, a few of the dear calls: each process asks again after every call
 	}
 	if err := c.checkDearest(p); err != nil {
 		return p, err

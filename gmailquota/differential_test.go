@@ -74,6 +74,7 @@ type history struct {
 	made  []made
 	// tickets are the last ones given out to an account and class.
 	tickets map[[2]any][2]int64
+	born    int64 // of the project, when last seen
 }
 
 // reconfigure takes other limits and keeps the state, as a rolling restart does.
@@ -119,6 +120,9 @@ func (h *history) step() {
 	}
 	if got != want {
 		h.t.Errorf("%+v: the script decided %v, the core %v", s, got, want)
+	}
+	if s.Op == "acquire" {
+		h.born = want[8]
 	}
 	if want[6] > 0 {
 		h.tickets[[2]any{s.Account, s.Class}] = [2]int64{want[5], want[6]}
@@ -178,8 +182,14 @@ func (h *history) advance() {
 	h.model.Now += d.Microseconds()
 }
 
+// told is what a process may remember, of the present state or of a lost one.
+func (h *history) told(old made) gmailquota.Told {
+	born := []int64{-1, 0, old.after[8], h.born}[h.rnd.IntN(4)]
+	return gmailquota.Told{Born: born, US: []int64{0, h.rnd.Int64N(4_000_000), h.rnd.Int64N(50_000_000)}[h.rnd.IntN(3)]}
+}
+
 func (h *history) random(account string) gmailquota.Step {
-	s := gmailquota.Step{Account: account, ID: gmailquota.NewID(), Calls: 1, Units: 1 + h.rnd.Int64N(100), DrainUser: -1, DrainPr: -1}
+	s := gmailquota.Step{Account: account, ID: gmailquota.NewID(), Calls: 1, Units: 1 + h.rnd.Int64N(100)}
 	var old made
 	if len(h.made) > 0 {
 		old = h.made[h.rnd.IntN(len(h.made))]
@@ -199,8 +209,10 @@ func (h *history) random(account string) gmailquota.Step {
 			s.Calls = 1 + h.rnd.Int64N(4)
 		}
 		if n == 5 {
-			s.DrainUser, s.DrainPr = h.rnd.Int64N(2_000_000)-1_000_000, h.rnd.Int64N(2_000_000)-1_000_000
-			s.DrainUser, s.DrainPr = max(s.DrainUser, -1), max(s.DrainPr, -1)
+			s.HoldUser, s.HoldPr = max(h.rnd.Int64N(2_000_000)-1_000_000, 0), max(h.rnd.Int64N(2_000_000)-1_000_000, 0)
+		}
+		if n < 20 {
+			s.ToldUser, s.ToldPr = h.told(old), h.told(old)
 		}
 		if n < 30 {
 			for _, m := range h.made[len(h.made)/2:] {

@@ -36,20 +36,27 @@ func (m *Model) Reconfigure(cfg Config) {
 	m.plan, m.limits = p, p.limits()
 }
 
-func (m *Model) load(account string) (*userState, *projectState, bool, bool) {
+type loaded struct {
+	user               *userState
+	project            *projectState
+	udirty, pdirty     bool
+	umissing, pmissing bool
+}
+
+func (m *Model) load(account string) loaded {
 	p, u := m.projects, m.users[account]
-	pnew, unew := p.expires <= m.Now, u.expires <= m.Now
-	if pnew {
+	l := loaded{pmissing: p.expires <= m.Now, umissing: u.expires <= m.Now}
+	if l.pmissing {
 		p.state = newProject(m.Now, m.limits)
 	}
-	if unew {
+	if l.umissing {
 		u.state = newUser(m.Now, &p.state, m.limits)
-		unew = m.Now-p.state.born < youngUS
 	}
 	u.state.records = slices.Clone(u.state.records)
-	pnew = p.state.settle(m.Now, m.limits) || pnew
-	unew = u.state.settle(m.Now, m.limits) || unew
-	return &u.state, &p.state, unew, pnew
+	l.pdirty = p.state.settle(m.Now, m.limits) || l.pmissing
+	l.udirty = u.state.settle(m.Now, m.limits) || l.umissing && m.Now-p.state.born < youngUS
+	l.user, l.project = &u.state, &p.state
+	return l
 }
 
 func (m *Model) saveUser(account string, u *userState) {
@@ -62,23 +69,27 @@ func (m *Model) saveProject(p *projectState) {
 
 // Step is one operation, for both sides.
 type Step struct {
-	Op                 string // acquire, refund, penalize, release
-	Account, ID        string
-	Calls, Units       int64
-	Class              Class
-	Horizon            int64
-	MaxWait            time.Duration
-	Patience, Ahead    int64
-	From, To           int64
-	DrainUser, DrainPr int64
-	Released           string
-	After              Decision // refund
-	Scope              Scope
-	Stated             int64
+	Op               string // acquire, refund, penalize, release
+	Account, ID      string
+	Calls, Units     int64
+	Class            Class
+	Horizon          int64
+	MaxWait          time.Duration
+	Patience, Ahead  int64
+	From, To         int64
+	HoldUser, HoldPr int64
+	ToldUser, ToldPr Told
+	Released         string
+	After            Decision // refund
+	Scope            Scope
+	Stated           int64
 }
 
-// Decision is a decision's numbers: code, wait, user, project, taken, ticket.
-type Decision [7]int64
+// Told is what a process remembers of a bucket.
+type Told struct{ Born, US int64 }
+
+// Decision is a decision's numbers: code, wait, user, project, taken, ticket, the time, and the project's birth.
+type Decision [9]int64
 
 func (s Step) charge(p plan) charge {
 	c := charge{id: s.ID, calls: s.Calls, class: s.Class, ahead: s.Ahead, patience: s.Patience, ticket: ticket{s.From, s.To}}
@@ -99,12 +110,15 @@ func (m *Model) Do(s Step) Decision {
 	if s.Op == "release" {
 		return m.release(s)
 	}
-	u, p, udirty, pdirty := m.load(s.Account)
+	l := m.load(s.Account)
+	u, p, udirty, pdirty := l.user, l.project, l.udirty, l.pdirty
 	var out Decision
 	switch s.Op {
 	case "acquire":
-		drain(u, p, m.Now, m.limits, s.DrainUser, s.DrainPr)
-		udirty, pdirty = udirty || s.DrainUser >= 0, pdirty || s.DrainPr >= 0
+		u.hold(m.Now, s.HoldUser)
+		p.hold(m.Now, s.HoldPr)
+		udirty = u.recall(p, m.Now, m.limits, l.umissing, told{s.ToldUser.Born, s.ToldUser.US}) || udirty || s.HoldUser > 0
+		pdirty = p.recall(m.Now, m.limits, l.pmissing, told{s.ToldPr.Born, s.ToldPr.US}) || pdirty || s.HoldPr > 0
 		for _, id := range ids(s.Released) {
 			udirty = u.release(id) || udirty
 		}
@@ -118,7 +132,7 @@ func (m *Model) Do(s Step) Decision {
 			udirty, pdirty = true, true
 		}
 		udirty, pdirty = udirty || u.lines != lines, pdirty || p.lines != projectLines
-		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to}
+		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to, m.Now, p.born}
 	case "refund":
 		a := s.After
 		if refund(u, p, m.Now, m.limits, s.charge(m.plan), decision{user: a[2], project: a[3], taken: a[4]}) {
@@ -195,7 +209,8 @@ func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
 	var args []any
 	switch s.Op {
 	case "acquire":
-		args = []any{c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length, c.from, c.to, s.DrainUser, s.DrainPr, s.Released}
+		args = []any{c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience,
+			c.length, c.from, c.to, s.HoldUser, s.HoldPr, s.Released, s.ToldUser.Born, s.ToldUser.US, s.ToldPr.Born, s.ToldPr.US}
 	case "refund":
 		args = []any{c.id, a[2], a[4], a[3], c.project}
 	case "penalize":

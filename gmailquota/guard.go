@@ -27,6 +27,7 @@ type Guard struct {
 	observe  Observer
 	failOpen atomic.Bool
 	breaker  breaker
+	memory   memory
 	local    *local
 	scouts   scouts
 	releases releases
@@ -88,7 +89,7 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 	g.releases.send = g.sendReleases
 	// A failure is not reported: the next decision meets the same Redis, and the calls lapse after 10 s.
 	g.releases.due = func() { _ = g.releases.flush(context.Background()) }
-	if g.local, err = newLocal(cfg, g.now); err != nil {
+	if g.local, err = newLocal(cfg, p, &g.memory, g.now); err != nil {
 		return nil, err
 	}
 	return g, nil

@@ -6,20 +6,22 @@ import (
 )
 
 // local is the core in this process, with its share of the limits, for when Redis is away. Its users are those that
-// used it in the present outage; they start empty. Without the fallback it only remembers what Redis must be told.
+// used it in the present outage; they start empty, and in the debt that this process knows of in Redis. Without the
+// fallback it only remembers what Redis must be told.
 type local struct {
-	clock func() time.Time
+	clock  func() time.Time
+	memory *memory
+	plan   plan // of the buckets in Redis
 
 	mu            sync.Mutex
 	limits        limits
 	user, project bucket
-	shares        [classes]int64
 	users         map[string]*userState
 	state         projectState
 	unsettled     bool // the project has calls that Redis does not know
 }
 
-func newLocal(cfg Config, now func() time.Time) (*local, error) {
+func newLocal(cfg Config, p plan, m *memory, now func() time.Time) (*local, error) {
 	if !cfg.LocalFallback {
 		cfg.Workers = 1 // what the limits must be enough for
 	}
@@ -27,27 +29,26 @@ func newLocal(cfg Config, now func() time.Time) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := cfg.horizons()
-	longest := max(h[0], h[1], h[2])
 	return &local{
-		clock: now, user: user, project: project, shares: cfg.shares(), users: map[string]*userState{},
-		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1), longest},
+		clock: now, memory: m, plan: p, user: user, project: project, users: map[string]*userState{},
+		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1), p.longest},
 	}, nil
 }
 
-// open returns the account's state, making it empty where it is missing.
+// open returns the account's state. Where it is missing it begins empty, after what is reserved in Redis.
 func (l *local) open(account string) (*userState, int64) {
 	now := l.clock().UnixMicro()
+	user, project := l.memory.of(account)
 	if !l.unsettled {
 		l.unsettled = true
-		l.state = newProject(now, l.limits)
+		l.state = projectState{fullAt: max(now, project.full-l.plan.project.cap) + l.limits.project, born: now}
 		for _, u := range l.users { // of an earlier outage, and not settled since
 			u.fullAt = max(u.fullAt, now+l.limits.user)
 		}
 	}
 	u := l.users[account]
 	if u == nil {
-		u = &userState{fullAt: now + l.limits.user}
+		u = &userState{fullAt: max(now, user.full-l.plan.user.cap) + l.plan.others + l.limits.user}
 		l.users[account] = u
 	}
 	u.settle(now, l.limits)
@@ -60,7 +61,7 @@ func (l *local) decide(gr *Grant) decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u, now := l.open(gr.account)
-	gr.charge.price(gr.units, l.user, l.project, l.shares)
+	gr.charge.price(gr.units, l.user, l.project, l.plan.shares)
 	gr.charge.calls = min(gr.charge.calls, l.limits.inFlight)
 	l.state.seen(u, now)
 	return decide(u, &l.state, now, l.limits, gr.charge)
@@ -97,21 +98,28 @@ func (l *local) penalize(account string, scope Scope, stated int64) {
 	penalize(u, &l.state, now, l.limits, scope, stated)
 }
 
-// debt is for how many µs from now an account's and the project's bucket in Redis must stay empty, because calls went
-// past them or a refusal could not be told; -1: they need not.
-func (l *local) debt(account string) (user, project int64) {
+// debt is what Redis does not know of a bucket: calls reserved past it, and a refusal. The zero value is nothing.
+type debt struct {
+	any  bool
+	hold int64 // µs from now that the refusal's pause lasts
+	us   int64 // µs from now until nothing is reserved
+}
+
+func owed(fullAt, capUS int64, s penalty, now int64) debt {
+	return debt{true, max(s.end-now, 0), max(fullAt-capUS-now, s.end-now, 0)}
+}
+
+// debt is what Redis must be told of an account and of the project.
+func (l *local) debt(account string, now int64) (user, project debt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	user, project = -1, -1
-	if !l.unsettled && len(l.users) == 0 {
-		return user, project
-	}
-	now := l.clock().UnixMicro()
 	if u := l.users[account]; u != nil {
-		user = max(u.end-now, 0)
+		u.settle(now, l.limits)
+		user = owed(u.fullAt, l.limits.user, u.penalty, now)
 	}
 	if l.unsettled {
-		project = max(l.state.end-now, 0)
+		l.state.settle(now, l.limits)
+		project = owed(l.state.fullAt, l.limits.project, l.state.penalty, now)
 	}
 	return user, project
 }

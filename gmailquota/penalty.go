@@ -61,20 +61,7 @@ func (s *penalty) settle(now int64) (repaired bool) {
 	return true
 }
 
-// drain makes sure that neither bucket holds anything before the given µs from now are over; negative leaves a bucket.
-// It follows an outage in which calls went past the buckets.
-func drain(u *userState, p *projectState, now int64, l limits, userUS, projectUS int64) {
-	if userUS >= 0 {
-		u.hold(now, userUS)
-		u.fullAt = max(u.fullAt, now+userUS+l.user)
-	}
-	if projectUS >= 0 {
-		p.hold(now, projectUS)
-		p.fullAt = max(p.fullAt, now+projectUS+l.project)
-	}
-}
-
-// hold lengthens a pause that another process counted.
+// hold lengthens a pause that another process counted; the bucket's emptiness until then it tells too, see recall.
 func (s *penalty) hold(now, us int64) {
 	if us > 0 {
 		s.end = max(s.end, now+us)

@@ -28,7 +28,7 @@ func (w *waiters) ask(i int, first bool, c *caller) {
 	}
 	d := w.model.Do(gmailquota.Step{
 		Op: "acquire", Account: "user", ID: gmailquota.NewID(), Calls: 1, Units: 40, Class: c.class, Horizon: w.model.HorizonUS(c.class),
-		MaxWait: 3 * time.Second, Patience: 1 << 50, From: c.ticket[0], To: c.ticket[1], DrainUser: -1, DrainPr: -1, Released: w.ended["user"],
+		MaxWait: 3 * time.Second, Patience: 1 << 50, From: c.ticket[0], To: c.ticket[1], Released: w.ended["user"],
 	})
 	delete(w.ended, "user")
 	if d[0] == 0 {
@@ -98,7 +98,7 @@ func TestALongPlaceThatNobodyClaimsIsTaken(t *testing.T) {
 	m := newMarket(1, testConfig(func(c *gmailquota.Config) { c.InFlight = 100 }))
 	ask := func(units, ahead int64, ticket [2]int64) gmailquota.Decision {
 		return m.model.Do(gmailquota.Step{Op: "acquire", Account: "user", ID: gmailquota.NewID(), Calls: 1, Units: units, Ahead: ahead,
-			Horizon: m.model.HorizonUS(gmailquota.Backfill), Patience: 1 << 50, From: ticket[0], To: ticket[1], DrainUser: -1, DrainPr: -1})
+			Horizon: m.model.HorizonUS(gmailquota.Backfill), Patience: 1 << 50, From: ticket[0], To: ticket[1]})
 	}
 	for ask(40, 0, [2]int64{})[0] == 0 {
 		m.model.Now++

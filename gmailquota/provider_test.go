@@ -85,7 +85,7 @@ func (m *market) ask(c *caller) {
 	step := gmailquota.Step{
 		Op: "acquire", Account: c.account, ID: id, Calls: 1, Units: c.price, Class: c.class, Horizon: m.model.HorizonUS(c.class),
 		MaxWait: m.maxWait, Patience: 1 << 50, From: c.ticket[0], To: c.ticket[1],
-		DrainUser: -1, DrainPr: -1, Released: m.ended[c.account],
+		Released: m.ended[c.account],
 	}
 	d := m.model.Do(step)
 	if m.trace != nil {

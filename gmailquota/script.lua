@@ -13,7 +13,7 @@ local PAUSE_MAX = 86400000000
 local CAP_EPISODE, CAP_GROW = 5000000, 60000000
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
-local RECORD = 31
+local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
 local USER = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|(.*)$'
 local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 
@@ -70,7 +70,7 @@ local function loadProject(s)
     end
   end
   return {full = now + capP, born = now, e = 0, strikes = 0, share = {0, 0, 0}, line = {0, 0, 0}, epoch = 0, users = 0, previous = 0,
-    dirty = true}
+    dirty = true, missing = true}
 end
 
 local function saveProject(key, p)
@@ -108,6 +108,23 @@ local function prune(u)
   if i > 1 or n < #recs then u.recs = sub(recs, i, n) end
 end
 
+local function find(u, id)
+  return string.find(u.recs, id, 1, true)
+end
+
+local function insert(u, id, at, n)
+  local text = format('%016.0f', at)
+  local recs = u.recs
+  local i = #recs
+  while i > 0 and sub(recs, i - 18, i - 3) > text do i = i - RECORD end
+  local rec = id .. text .. format('%03.0f', n)
+  if i == #recs then
+    u.recs = recs .. rec
+  else
+    u.recs = sub(recs, 1, i) .. rec .. sub(recs, i + 1)
+  end
+end
+
 local function loadUser(s, born)
   if s then
     local f, e, k, c, a, l, s0, s1, s2, l0, l1, l2, fair, epoch, r = string.match(s, USER)
@@ -124,15 +141,12 @@ local function loadUser(s, born)
     end
   end
   local u = {full = 0, e = 0, strikes = 0, cap = 0, capAt = 0, live = 0, share = {0, 0, 0}, line = {0, 0, 0}, fair = 0,
-    epoch = 0, recs = ''}
+    epoch = 0, recs = '', missing = true}
   if now - born < YOUNG then
     u.full, u.dirty = now + capU, true
+    insert(u, RESTART, now - RESTART_AGE, 0)
   end
   return u
-end
-
-local function find(u, id)
-  return string.find(u.recs, id, 1, true)
 end
 
 local function release(u, ids)
@@ -146,19 +160,6 @@ local function release(u, ids)
         u.dirty = true
       end
     end
-  end
-end
-
-local function insert(u, id, at, n)
-  local text = format('%016.0f', at)
-  local recs = u.recs
-  local i = #recs
-  while i > 0 and sub(recs, i - 18, i - 3) > text do i = i - RECORD end
-  local rec = id .. text .. format('%03.0f', n)
-  if i == #recs then
-    u.recs = recs .. rec
-  else
-    u.recs = sub(recs, 1, i) .. rec .. sub(recs, i + 1)
   end
 end
 
@@ -312,9 +313,30 @@ local function crowd(u)
   u.cap, u.capAt, u.dirty = max(floor(inFlightCap(u) / 2), 1), now, true
 end
 
-local function drain(s, cap, us)
-  if us > 0 then s.e = max(s.e, now + us) end
-  s.full, s.dirty = max(s.full, now + us + cap), true
+local function hold(s, us)
+  if us > 0 then s.e, s.dirty = max(s.e, now + us), true end
+end
+
+local function recallUser(u, p, born, us)
+  if us <= 0 or not u.missing and born == p.born then return end
+  local full = now + us
+  local i = find(u, RESTART)
+  if i then
+    local known = tonumber(sub(u.recs, i + 12, i + 27)) + RESTART_AGE + capU
+    if full <= known then return end
+    u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
+    full = full + max(u.full - known, 0)
+    insert(u, RESTART, min(now + us - capU, now + longest) - RESTART_AGE, 0)
+  else
+    full = max(full, u.full)
+    insert(u, RESTART, min(full - capU, now + longest) - RESTART_AGE, 0)
+  end
+  u.full, u.dirty = min(max(u.full, full), max(now, u.e) + capU + longest), true
+end
+
+local function recallProject(p, born, us)
+  if us <= 0 or not p.missing and born == p.born then return end
+  p.full, p.dirty = min(max(p.full, now + us), max(now, p.e) + capP + longest), true
 end
 
 local function penalize(u, p)
@@ -346,12 +368,14 @@ local p = loadProject(stored[1])
 local u = loadUser(stored[2], p.born)
 local answer
 if ARGV[1] == 'acquire' then
-  local drainU, drainP = tonumber(ARGV[20]), tonumber(ARGV[21])
-  if drainU >= 0 then drain(u, capU, drainU) end
-  if drainP >= 0 then drain(p, capP, drainP) end
+  hold(u, tonumber(ARGV[20]))
+  hold(p, tonumber(ARGV[21]))
+  recallUser(u, p, tonumber(ARGV[23]), tonumber(ARGV[24]))
+  recallProject(p, tonumber(ARGV[25]), tonumber(ARGV[26]))
   release(u, ARGV[22])
   seen(u, p)
   answer = decide(u, p)
+  answer[8], answer[9] = now, p.born
 elseif ARGV[1] == 'refund' then
   answer = refund(u, p)
 else

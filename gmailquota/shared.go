@@ -47,22 +47,46 @@ func over(ctx context.Context) error {
 
 // decideShared asks Redis. Calls that ended meanwhile and what an outage left behind ride along.
 func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
-	userUS, projectUS := g.local.debt(gr.account)
+	now := g.now().UnixMicro()
+	before, told, owed := g.remembered(gr.account, now)
+	u, p := told[0].told(now, g.plan.others), told[1].told(now, 0)
 	c, released := gr.charge, g.releases.take(gr.account)
 	answer, err := g.run(ctx, "acquire", []string{g.projectKey, g.userKey(gr.account)},
 		c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length, c.from, c.to,
-		userUS, projectUS, released)
-	if err == nil && (len(answer) != 7 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
+		owed[0].hold, owed[1].hold, released, u.born, u.us, p.born, p.us)
+	if err == nil && (len(answer) != 9 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
 		err = fmt.Errorf("the script answered %v", answer)
 	}
 	if err != nil {
 		g.releases.add(gr.account, released)
 		return decision{}, err
 	}
-	if userUS >= 0 || projectUS >= 0 {
-		g.local.settled(gr.account, userUS >= 0, projectUS >= 0)
+	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}}
+	now = g.now().UnixMicro()
+	clock, born := answer[7], answer[8]
+	for i, full := range [2]int64{d.user, d.project} {
+		told[i] = known{born, max(told[i].full, now+full-clock)}
 	}
-	return decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}}, nil
+	g.memory.learn(gr.account, now, before, told)
+	if owed[0].any || owed[1].any {
+		g.local.settled(gr.account, owed[0].any, owed[1].any)
+	}
+	return d, nil
+}
+
+// remembered is what this process knows of an account's and the project's bucket: from Redis, and all of it, with what
+// the local buckets owe.
+func (g *Guard) remembered(account string, now int64) (before, all [2]known, owed [2]debt) {
+	before[0], before[1] = g.memory.of(account)
+	owed[0], owed[1] = g.local.debt(account, now)
+	for i, capUS := range [2]int64{g.plan.user.cap, g.plan.project.cap} {
+		all[i] = before[i]
+		all[i].full = reachable(all[i].full, 0, now, capUS, g.plan.longest) // this clock may have been set back
+		if owed[i].any {
+			all[i] = known{-1, max(all[i].full, now+owed[i].us+capUS)}
+		}
+	}
+	return before, all, owed
 }
 
 // withoutRedis decides when Redis did not. For a call whose context has ended nobody decides.

@@ -71,7 +71,7 @@ func TestARealtimeCallWaitsForOneCallOfAnImport(t *testing.T) {
 		for i := range 10 {
 			m.run(step)
 			d := m.model.Do(gmailquota.Step{Op: "acquire", Account: "user", ID: gmailquota.NewID(), Calls: 1, Units: 2,
-				Class: gmailquota.Realtime, Horizon: m.model.HorizonUS(gmailquota.Realtime), DrainUser: -1, DrainPr: -1})
+				Class: gmailquota.Realtime, Horizon: m.model.HorizonUS(gmailquota.Realtime)})
 			if most := int64(i+1)*(400_000+own) - (m.model.Now - began) + 400_000; d[0] != 0 || step > 0 && d[1] > 400_000+2*own+408_164 || step == 0 && d[1] > most {
 				t.Errorf("call %d after %v: code %d, wait %d µs", i, step, d[0], d[1])
 			}

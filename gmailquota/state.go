@@ -78,7 +78,9 @@ func newUser(now int64, p *projectState, l limits) userState {
 	if now-p.born >= youngUS {
 		return userState{}
 	}
-	return userState{fullAt: now + l.user}
+	u := userState{fullAt: now + l.user}
+	u.restart(now)
+	return u
 }
 
 // settle makes a stored state fit the present: it forgets charges whose time is over, and what a clock that was set back

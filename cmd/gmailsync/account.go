@@ -71,23 +71,10 @@ func readToken(path string) (string, error) {
 }
 
 func (a *app) accountList() *cobra.Command {
-	return a.withJSON(a.withConfig(&cobra.Command{
-		Use:   "list",
-		Short: "List the accounts and their states",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
-				accounts, err := m.Accounts(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return a.printAccounts(accounts)
-			})
-		},
-	}))
+	return a.onAccounts("list", "List the accounts and their states", a.printAccounts)
 }
 
-func (a *app) printAccounts(accounts []worker.AccountStatus) error {
+func (a *app) printAccounts(_ *worker.Mirror, accounts []worker.AccountStatus) error {
 	if a.asJSON {
 		return a.printJSON(accounts)
 	}
@@ -124,6 +111,24 @@ func (a *app) accountResync() *cobra.Command {
 			fmt.Fprintf(a.stdout, "account %s: %s\n", id, said)
 			return nil
 		})
+}
+
+// onAccounts is a command that prints all accounts.
+func (a *app) onAccounts(use, short string, show func(*worker.Mirror, []worker.AccountStatus) error) *cobra.Command {
+	return a.withJSON(a.withConfig(&cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
+				accounts, err := m.Accounts(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return show(m, accounts)
+			})
+		},
+	}))
 }
 
 // onAccount is a command about one account, named by --account with its id or address.

@@ -119,7 +119,7 @@ func newBarScreen(out io.Writer, columns int, names []string) *barScreen {
 	}
 	for i, n := range names {
 		name := n + strings.Repeat(" ", width-len(n)+1)
-		s.bars = append(s.bars, s.progress.AddBar(0,
+		s.bars = append(s.bars, s.progress.New(0, mpb.BarStyle().Tip("="),
 			mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return name + fmt.Sprintf("%-9s ", s.view(i).state) })),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + numbers(s.view(i)) })),
 		))

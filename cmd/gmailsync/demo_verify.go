@@ -49,7 +49,7 @@ func (d *demo) showUntil(ctx context.Context, done <-chan error) error {
 	for {
 		select {
 		case err := <-done:
-			return err
+			return errors.Join(err, d.refresh(ctx))
 		case <-tick.C:
 			if err := d.refresh(ctx); err != nil {
 				return errors.Join(err, <-done)

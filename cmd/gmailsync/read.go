@@ -20,26 +20,13 @@ func (a *app) printJSON(v any) error {
 }
 
 func (a *app) statusCommand() *cobra.Command {
-	return a.withJSON(a.withConfig(&cobra.Command{
-		Use:   "status",
-		Short: "Show accounts, progress, lag and quota; works beside a running worker",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
-				accounts, err := m.Accounts(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if !m.WorkerRuns() {
-					fmt.Fprintln(a.stderr, "gmailsync: no worker runs on this store: it stays as it is until `gmailsync run` is started")
-				}
-				return a.printStatus(accounts)
-			})
-		},
-	}))
+	return a.onAccounts("status", "Show accounts, progress, lag and quota; works beside a running worker", a.printStatus)
 }
 
-func (a *app) printStatus(accounts []worker.AccountStatus) error {
+func (a *app) printStatus(m *worker.Mirror, accounts []worker.AccountStatus) error {
+	if !m.WorkerRuns() {
+		fmt.Fprintln(a.stderr, "gmailsync: no worker runs on this store: it stays as it is until `gmailsync run` is started")
+	}
 	if a.asJSON {
 		return a.printJSON(accounts)
 	}

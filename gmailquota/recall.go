@@ -1,0 +1,55 @@
+package gmailquota
+
+// A state that was lost takes its debt along: calls reserved up to the longest horizon ahead still go out. The processes
+// remember, each for itself, when a bucket would be full, and tell it to the state that took the lost one's place; so
+// they do with what passed the local buckets while Redis was away. This is part of the core: script.lua does the same.
+
+// restartID names a record that is no call. Its time is until when the user's debt of before is accounted for, so that
+// several processes that remember it do not add it up, and what one of them knows beyond the others is still charged
+// after these have reserved anew. No charge has this id: see newID.
+const restartID = "~..........."
+
+// restartUS is how much earlier than its time the record is dated, so that it lapses 2 s after: by then every process
+// has asked Redis again, see breakerMost, and it must not be taken for a trace of the next outage.
+const restartUS = leaseUS - 2_000_000
+
+// told is what a process remembers of a bucket.
+type told struct {
+	born int64 // the project's birth when Redis last named the bucket; -1: what local buckets did
+	us   int64 // µs from now until it is full; 0: nothing
+}
+
+// recall charges what t tells of a state that this one does not continue; missing says that there was none. It reports
+// whether there was something.
+func (u *userState) recall(p *projectState, now int64, l limits, missing bool, t told) bool {
+	if t.us <= 0 || !missing && t.born == p.born {
+		return false
+	}
+	full := now + t.us
+	if i := u.find(restartID); i >= 0 {
+		known := u.records[i].at + restartUS + l.user
+		if full <= known {
+			return false
+		}
+		u.records = append(u.records[:i], u.records[i+1:]...)
+		full += max(u.fullAt-known, 0)
+		u.restart(min(now+t.us-l.user, now+l.longest))
+	} else {
+		full = max(full, u.fullAt)
+		u.restart(min(full-l.user, now+l.longest))
+	}
+	u.fullAt = min(max(u.fullAt, full), max(now, u.end)+l.user+l.longest)
+	return true
+}
+
+func (u *userState) restart(at int64) { u.insert(record{restartID, at - restartUS, 0}) }
+
+// recall is simpler for the project: a second's units are free in each minute that was not idle before, more than others
+// can have reserved since this process asked last.
+func (p *projectState) recall(now int64, l limits, missing bool, t told) bool {
+	if t.us <= 0 || !missing && t.born == p.born {
+		return false
+	}
+	p.fullAt = min(max(p.fullAt, now+t.us), max(now, p.end)+l.project+l.longest)
+	return true
+}
