@@ -3,6 +3,8 @@ package consumers
 import (
 	"container/heap"
 	"time"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
 type entryState uint8
@@ -20,8 +22,9 @@ type entry struct {
 	lease Delivery  // of the message that carries job
 	next  *Delivery // arrived while the job was being worked: runs once afterwards
 	state entryState
-	since time.Time // when it began to wait
-	due   time.Time // parked
+	since time.Time        // when it began to wait
+	due   time.Time        // parked
+	turn  *gmailquota.Turn // where the job stands in line for quota, while it waits here
 }
 
 // lane is one account's entries.
@@ -84,7 +87,7 @@ func merge(kept, arrived Job) Job {
 
 // add takes in a delivery that fold did not find an entry for.
 func (b *board) add(d Delivery, now time.Time) {
-	e := &entry{key: d.Job.Key(), job: d.Job, lease: d}
+	e := &entry{key: d.Job.Key(), job: d.Job, lease: d, turn: new(gmailquota.Turn)}
 	b.entries[e.key] = e
 	l := b.lanes[d.Job.Account]
 	if l == nil {
@@ -130,7 +133,7 @@ func (b *board) take() *entry {
 func (b *board) done(e *entry, now time.Time) {
 	b.rest(e)
 	if e.next != nil {
-		e.job, e.lease, e.next = e.next.Job, *e.next, nil
+		e.job, e.lease, e.next, e.turn = e.next.Job, *e.next, nil, new(gmailquota.Turn)
 		b.makeReady(e, now)
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
 // Delivery is a job with the lease of the message that carried it. Exactly one of Ack and Nack is called, once, from any
@@ -163,7 +165,7 @@ func (r *Runner) work() {
 		if e == nil {
 			return
 		}
-		r.settle(e, j, r.handle(j))
+		r.settle(e, j, r.handle(e.turn, j))
 	}
 }
 
@@ -183,7 +185,7 @@ func (r *Runner) take() (*entry, Job) {
 }
 
 // handle notes first that the job is in hand, so that the sweeper does not publish it meanwhile.
-func (r *Runner) handle(j Job) (out Outcome) {
+func (r *Runner) handle(turn *gmailquota.Turn, j Job) (out Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			out = Retry(Caught(r.log, j.Account, p))
@@ -196,7 +198,7 @@ func (r *Runner) handle(j Job) (out Outcome) {
 	if err != nil {
 		return Retry(fmt.Errorf("note the job as taken: %w", err))
 	}
-	return r.handler.Handle(r.ctx, j)
+	return r.handler.Handle(gmailquota.WithTurn(r.ctx, turn), j)
 }
 
 // Stop ends the intake, gives back what is not being worked, lets the handlers finish for the grace period or until ctx

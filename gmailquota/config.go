@@ -41,9 +41,14 @@ type Config struct {
 	// than one a state that Redis lost starts a burst lower, for what a process cannot know of the others.
 	LocalFallback bool
 	Workers       int
-	// Horizons is how far ahead a class may reserve; defaults 30 s, and 400 ms for Backfill. A class that is not in the
+	// Horizons is how far ahead a class may reserve, at least the refill of its own call unless it is 0; defaults 30 s, and
+	// 400 ms for Backfill. A class that is not in the
 	// map has its default.
 	Horizons map[Class]time.Duration
+	// Shares is the part of the rate, in percent, that a class has whenever it asks for it: together at most 100, each at
+	// least 1. A class below its share may reserve as far ahead as any. What a class does not ask for is everybody's.
+	// Defaults: Realtime 50, Backfill 40, Maintenance 10; a class that is not in the map has its default.
+	Shares map[Class]int
 	// RedisTimeout bounds one decision; default 50 ms.
 	RedisTimeout time.Duration
 }
@@ -57,6 +62,7 @@ func DefaultConfig() Config {
 		Horizons: map[Class]time.Duration{
 			Realtime: 30 * time.Second, Maintenance: 30 * time.Second, Backfill: 400 * time.Millisecond,
 		},
+		Shares: map[Class]int{Realtime: 50, Backfill: 40, Maintenance: 10},
 	}
 }
 
@@ -100,13 +106,16 @@ type plan struct {
 	user, project bucket
 	horizons      [classes]int64 // µs
 	longest       int64          // of them
+	shares        [classes]int64 // percent
 	inFlight      int64
 	keyTTL        int64 // µs
 	userMargin    int64 // µs a user's key outlives what it remembers
 	others        int64 // µs of a user's bucket that other processes may have charged since this one asked last
 }
 
-func (p plan) limits() limits { return limits{p.user.cap, p.project.cap, p.inFlight, p.longest} }
+func (p plan) limits() limits {
+	return limits{p.user.cap, p.project.cap, p.inFlight, p.longest}
+}
 
 // plan checks c and derives what the core needs.
 func (c Config) plan() (plan, error) {
@@ -118,7 +127,7 @@ func (c Config) plan() (plan, error) {
 	if p.prices, err = priceTable(c.PriceList, c.Prices); err != nil {
 		return p, err
 	}
-	p.horizons = c.horizons()
+	p.horizons, p.shares = c.horizons(), c.shares()
 	p.longest = max(p.horizons[Realtime], p.horizons[Maintenance], p.horizons[Backfill])
 	if p.user, p.project, err = c.buckets(1); err != nil {
 		return p, err
@@ -167,7 +176,26 @@ func (c Config) checkRanges() error {
 			return &ConfigError{fmt.Sprintf("Horizons[%v]", class), h.String(), "a known class, and 0s to 24h"}
 		}
 	}
+	var sum int64
+	for class, share := range c.shares() {
+		if sum += share; share < 1 || sum > 100 {
+			return &ConfigError{fmt.Sprintf("Shares[%v]", Class(class)), fmt.Sprint(share), "1 to 100 %, and 100 % for all classes together"}
+		}
+	}
 	return nil
+}
+
+func (c Config) shares() [classes]int64 {
+	defaults := DefaultConfig().Shares
+	var out [classes]int64
+	for class := range Class(classes) {
+		share, ok := c.Shares[class]
+		if !ok {
+			share = defaults[class]
+		}
+		out[class] = int64(share)
+	}
+	return out
 }
 
 func (c Config) horizons() [classes]int64 {

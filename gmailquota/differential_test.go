@@ -49,7 +49,7 @@ func TestCoreAndScriptAgree(t *testing.T) {
 	onBoth(t, func(t *testing.T, r quotatest.Redis) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
-		h := &history{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1))}
+		h := &history{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1)), tickets: map[[2]any][2]int64{}}
 		h.reconfigure()
 		for i := range differentialSteps(t) {
 			if h.step(); t.Failed() {
@@ -72,7 +72,9 @@ type history struct {
 	guard *gmailquota.Guard
 	model *gmailquota.Model
 	made  []made
-	born  int64 // of the project, when last seen
+	// tickets are the last ones given out to an account and class.
+	tickets map[[2]any][2]int64
+	born    int64 // of the project, when last seen
 }
 
 // reconfigure takes other limits and keeps the state, as a rolling restart does.
@@ -81,6 +83,7 @@ func (h *history) reconfigure() {
 		c.UserLimit = []int64{300, 6000, 6001, 15_000, 1_000_000}[h.rnd.IntN(5)]
 		c.ProjectLimit = []int64{7000, 99_999, 1_200_000}[h.rnd.IntN(3)]
 		c.InFlight = 1 + h.rnd.IntN(12)
+		c.Shares = map[gmailquota.Class]int{gmailquota.Realtime: 1 + h.rnd.IntN(50), gmailquota.Backfill: 1 + h.rnd.IntN(40)}
 		c.KeyTTL = time.Duration(1+h.rnd.IntN(9)) * 2 * time.Minute
 	})
 	g, err := gmailquota.New(h.r.Client, cfg)
@@ -119,7 +122,10 @@ func (h *history) step() {
 		h.t.Errorf("%+v: the script decided %v, the core %v", s, got, want)
 	}
 	if s.Op == "acquire" {
-		h.born = want[6]
+		h.born = want[8]
+	}
+	if want[6] > 0 {
+		h.tickets[[2]any{s.Account, s.Class}] = [2]int64{want[5], want[6]}
 	}
 	if s.Op == "acquire" && want[0] == 0 && want[2] > 0 {
 		h.made = append(h.made, made{s.Account, s.ID, s.Units, want})
@@ -178,7 +184,7 @@ func (h *history) advance() {
 
 // told is what a process may remember, of the present state or of a lost one.
 func (h *history) told(old made) gmailquota.Told {
-	born := []int64{-1, 0, old.after[6], h.born}[h.rnd.IntN(4)]
+	born := []int64{-1, 0, old.after[8], h.born}[h.rnd.IntN(4)]
 	return gmailquota.Told{Born: born, US: []int64{0, h.rnd.Int64N(4_000_000), h.rnd.Int64N(50_000_000)}[h.rnd.IntN(3)]}
 }
 
@@ -192,6 +198,13 @@ func (h *history) random(account string) gmailquota.Step {
 	case n < 70:
 		s.Op = "acquire"
 		s.Horizon = []int64{0, 400_000, 30_000_000, h.rnd.Int64N(1_000_000)}[h.rnd.IntN(4)]
+		s.Class = gmailquota.Class(h.rnd.IntN(3))
+		s.MaxWait = []time.Duration{0, -1, 3 * time.Second}[h.rnd.IntN(3)]
+		s.Patience = []int64{0, 1 << 50, h.rnd.Int64N(100_000_000)}[h.rnd.IntN(3)]
+		s.Ahead = []int64{0, 0, h.rnd.Int64N(30)}[h.rnd.IntN(3)]
+		if k := [2]any{account, s.Class}; h.rnd.IntN(3) > 0 {
+			s.From, s.To = h.tickets[k][0], h.tickets[k][1]
+		}
 		if n < 5 {
 			s.Calls = 1 + h.rnd.Int64N(4)
 		}

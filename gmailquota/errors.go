@@ -20,11 +20,18 @@ var ErrNoAccount = errors.New("gmailquota: the call names no account to charge; 
 
 // DeniedError says that a call was not admitted and not charged.
 type DeniedError struct {
-	// Wait is exact for the buckets and penalties: the same request, if nobody else asks meanwhile, is denied a
-	// microsecond earlier and admitted then. For "in-flight" it is an estimate of at most 250 ms.
+	// Wait is until the call's turn. Where nobody waits before it that is exact for the buckets and penalties: the same
+	// request, if nobody else asks meanwhile, is denied a microsecond earlier and admitted then. Where many wait it may be
+	// shorter, so that one of them looks every few seconds whether those before it do not come. For "in-flight" it is an
+	// estimate of at most 250 ms.
 	Wait   time.Duration
 	Bucket string // one of the Bucket constants; with several, the one with the longest wait
 	Method string
+	// Ticket is the call's place in its class's line: show it in Request.Ticket after Wait. Without it the call is a
+	// newcomer, behind all who wait. "" if it was given no place.
+	Ticket string
+
+	ahead time.Duration // for how long it may then still have to sleep
 }
 
 func (e *DeniedError) Error() string {

@@ -34,11 +34,12 @@ func ExampleGuard_Acquire() {
 	}
 
 	ctx := context.Background()
-	for _, class := range []gmailquota.Class{gmailquota.Realtime, gmailquota.Backfill} {
+	for _, class := range []gmailquota.Class{gmailquota.Realtime, gmailquota.Backfill, gmailquota.Backfill} {
 		grant, err := guard.Acquire(ctx, gmailquota.Request{Account: "8f1c", Method: "threads.get", Class: class})
 		var denied *gmailquota.DeniedError
 		switch {
 		case errors.As(err, &denied):
+			// Its place in the line is denied.Ticket, to be shown then.
 			fmt.Printf("%v: come back in %v\n", class, denied.Wait.Round(time.Millisecond))
 		case err != nil:
 			panic(err)
@@ -50,7 +51,8 @@ func ExampleGuard_Acquire() {
 	}
 	// Output:
 	// realtime: 40 units, to be made in 408ms
-	// backfill: come back in 416ms
+	// backfill: 40 units, to be made in 816ms
+	// backfill: come back in 816ms
 }
 
 // What Gmail answered is told to all workers.

@@ -72,7 +72,11 @@ type Step struct {
 	Op               string // acquire, refund, penalize, release
 	Account, ID      string
 	Calls, Units     int64
+	Class            Class
 	Horizon          int64
+	MaxWait          time.Duration
+	Patience, Ahead  int64
+	From, To         int64
 	HoldUser, HoldPr int64
 	ToldUser, ToldPr Told
 	Released         string
@@ -84,11 +88,14 @@ type Step struct {
 // Told is what a process remembers of a bucket.
 type Told struct{ Born, US int64 }
 
-// Decision is a decision's numbers: code, wait, user, project, taken, the time, and the project's birth.
-type Decision [7]int64
+// Decision is a decision's numbers: code, wait, user, project, taken, ticket, the time, and the project's birth.
+type Decision [9]int64
 
 func (s Step) charge(p plan) charge {
-	return charge{s.ID, s.Calls, p.user.cost(s.Units), p.project.cost(s.Units), s.Horizon}
+	c := charge{id: s.ID, calls: s.Calls, class: s.Class, ahead: s.Ahead, patience: s.Patience, ticket: ticket{s.From, s.To}}
+	c.price(s.Units, p.user, p.project, p.shares)
+	c.horizons(s.Horizon, s.MaxWait, p.longest, p.user.cap)
+	return c
 }
 
 func ids(text string) (out []string) {
@@ -116,11 +123,16 @@ func (m *Model) Do(s Step) Decision {
 			udirty = u.release(id) || udirty
 		}
 		replay := u.find(s.ID) >= 0
+		if p.seen(u, m.Now) {
+			udirty, pdirty = true, true
+		}
+		lines, projectLines := u.lines, p.lines
 		d := decide(u, p, m.Now, m.limits, s.charge(m.plan))
 		if d.code == admitted && !replay {
 			udirty, pdirty = true, true
 		}
-		out = Decision{d.code, d.wait, d.user, d.project, d.taken, m.Now, p.born}
+		udirty, pdirty = udirty || u.lines != lines, pdirty || p.lines != projectLines
+		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to, m.Now, p.born}
 	case "refund":
 		a := s.After
 		if refund(u, p, m.Now, m.limits, s.charge(m.plan), decision{user: a[2], project: a[3], taken: a[4]}) {
@@ -197,8 +209,8 @@ func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
 	var args []any
 	switch s.Op {
 	case "acquire":
-		args = []any{c.id, c.calls, c.user, c.project, c.horizon, s.HoldUser, s.HoldPr, s.Released,
-			s.ToldUser.Born, s.ToldUser.US, s.ToldPr.Born, s.ToldPr.US}
+		args = []any{c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience,
+			c.length, c.from, c.to, s.HoldUser, s.HoldPr, s.Released, s.ToldUser.Born, s.ToldUser.US, s.ToldPr.Born, s.ToldPr.US}
 	case "refund":
 		args = []any{c.id, a[2], a[4], a[3], c.project}
 	case "penalize":
@@ -227,4 +239,13 @@ func (g *Guard) FlushReleases(ctx context.Context) error { return g.releases.flu
 // Opened makes the breaker as if Redis had just failed for d.
 func (g *Guard) Opened(d time.Duration) {
 	g.breaker.open, g.breaker.until = d, g.breaker.now().Add(d)
+}
+
+// Scouts are one worker's: see scouts.
+type Scouts struct{ scouts scouts }
+
+// Quote is how many µs a worker is told to wait.
+func (s *Scouts) Quote(account string, class Class, now int64, d Decision) int64 {
+	us := time.Microsecond
+	return s.scouts.quote(scoutKey{account, class}, time.UnixMicro(now), time.Duration(d[1])*us, time.Duration(d[4])*us).Microseconds()
 }

@@ -29,6 +29,7 @@ type Guard struct {
 	breaker  breaker
 	memory   memory
 	local    *local
+	scouts   scouts
 	releases releases
 	counters counters
 
@@ -61,6 +62,11 @@ type Request struct {
 	Calls int
 	// Units, if not 0, is charged instead of the method's price times Calls: for a batch of different methods.
 	Units int64
+	// Ticket is the DeniedError.Ticket of the same call's last denial.
+	Ticket string
+	// Ahead is how many calls like this one follow it: if it must wait, it is given a place for all of them, up to the
+	// longest horizon. They show the same ticket.
+	Ahead int
 }
 
 // New makes a Guard on rdb, a client made with RedisOptions, and makes no connection yet. The error is a *ConfigError.
@@ -108,7 +114,13 @@ func (g *Guard) SetFailOpen(open bool) { g.failOpen.Store(open) }
 // Acquire decides once, without sleeping. A Grant may ask to wait before the call (Grant.Wait); its units are charged
 // already. Errors: *DeniedError, *UnavailableError, *PriceError, ErrNoAccount, and that of an ended context.
 func (g *Guard) Acquire(ctx context.Context, r Request) (*Grant, error) {
-	gr, err := g.newGrant(r)
+	return g.acquire(ctx, r, patienceUS)
+}
+
+// acquire is Acquire for a caller that has at most limit µs until the call is made.
+func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, error) {
+	turn := fillTurn(ctx, &r)
+	gr, err := g.newGrant(r, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -125,11 +137,21 @@ func (g *Guard) Acquire(ctx context.Context, r Request) (*Grant, error) {
 	}
 	if d.code != admitted {
 		g.counters.denied.Add(1)
-		e := &DeniedError{Wait: time.Duration(d.wait) * time.Microsecond, Bucket: bucketNames[d.code], Method: r.Method}
+		e := &DeniedError{Wait: time.Duration(d.wait) * time.Microsecond, Bucket: bucketNames[d.code], Method: r.Method, Ticket: r.Ticket}
+		e.ahead = time.Duration(gr.charge.near) * time.Microsecond
+		if d.to > 0 {
+			e.Ticket = d.text(r.Class)
+			e.Wait = g.scouts.quote(scoutKey{r.Account, r.Class}, g.now(), e.Wait, time.Duration(d.taken)*time.Microsecond)
+			turn.keep(e.Ticket)
+		}
 		g.observe(Event{Kind: Denied, Method: r.Method, Class: r.Class, Bucket: e.Bucket, Wait: e.Wait, Took: g.now().Sub(start)})
 		return nil, e
 	}
 	gr.decision = d
+	if gr.ticket = r.Ticket; d.to > 0 {
+		gr.ticket = d.text(r.Class)
+		turn.keep(gr.ticket)
+	}
 	gr.wait = time.Duration(d.wait) * time.Microsecond
 	g.counters.admitted.Add(1)
 	g.counters.units.Add(gr.units)
@@ -151,13 +173,17 @@ func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Gran
 		if asked != 0 {
 			r.MaxWait = min(r.MaxWait, asked)
 		}
-		gr, err := g.Acquire(ctx, r)
+		gr, err := g.acquire(ctx, r, left.Microseconds())
 		if err == nil {
 			return g.sleepGrant(ctx, gr)
 		}
 		wait, again := waitOf(err)
-		if !again || wait+g.ahead(r, err) > left {
+		if !again || wait+ahead(err) > left {
 			return nil, err
+		}
+		var denied *DeniedError
+		if errors.As(err, &denied) {
+			r.Ticket = denied.Ticket
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
@@ -167,12 +193,12 @@ func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Gran
 
 // ahead is what a denied call sleeps after the quoted wait: then it can be reserved, as far ahead as it may be. A call
 // that waits for others to end needs no reservation.
-func (g *Guard) ahead(r Request, err error) time.Duration {
+func ahead(err error) time.Duration {
 	var denied *DeniedError
 	if !errors.As(err, &denied) || denied.Bucket == BucketInFlight {
 		return 0
 	}
-	return time.Duration(g.horizon(r)) * time.Microsecond
+	return denied.ahead
 }
 
 // sleepGrant sleeps a grant's wait; when ctx ends before, nothing will reach Gmail.
@@ -212,7 +238,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // newGrant checks a request and prices it.
-func (g *Guard) newGrant(r Request) (*Grant, error) {
+func (g *Guard) newGrant(r Request, limit int64) (*Grant, error) {
 	if r.Account == "" {
 		return nil, ErrNoAccount
 	}
@@ -229,6 +255,8 @@ func (g *Guard) newGrant(r Request) (*Grant, error) {
 		units = price * min(calls, maxBatched+1)
 	}
 	switch {
+	case r.Ahead < 0 || r.Ahead > maxAhead:
+		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d calls ahead; allowed are 0 to %d", r.Ahead, maxAhead)}
 	case r.Calls < 0 || calls > min(g.plan.inFlight, maxBatched):
 		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d calls at once; allowed are 1 to the %d of Config.InFlight, and at most %d", r.Calls, g.plan.inFlight, maxBatched)}
 	case units < 0:
@@ -236,7 +264,12 @@ func (g *Guard) newGrant(r Request) (*Grant, error) {
 	case units > g.plan.user.units:
 		return nil, &PriceError{r.Method, units, fmt.Sprintf("it costs %d units and a user's bucket holds %d; raise Config.UserBurst or ask for less at once", units, g.plan.user.units)}
 	}
-	c := charge{id: newID(), calls: calls, user: g.plan.user.cost(units), project: g.plan.project.cost(units), horizon: g.horizon(r)}
+	c := charge{id: newID(), calls: calls, class: r.Class, ahead: int64(r.Ahead), ticket: parseTicket(r.Ticket, r.Class)}
+	c.price(units, g.plan.user, g.plan.project, g.plan.shares)
+	c.horizons(g.horizon(r), r.MaxWait, g.plan.longest, g.plan.user.cap)
+	if r.MaxWait >= 0 {
+		c.patience = max(limit-c.near, 0)
+	}
 	return &Grant{guard: g, account: r.Account, units: units, charge: c}, nil
 }
 
@@ -247,6 +280,29 @@ func (g *Guard) horizon(r Request) int64 {
 		h = min(h, max(r.MaxWait, 0).Microseconds())
 	}
 	return h
+}
+
+// price sets what units cost in these buckets.
+func (c *charge) price(units int64, user, project bucket, shares [classes]int64) {
+	c.user, c.project = user.cost(units), project.cost(units)
+	c.shareUser, c.shareProject = (c.user*100+shares[c.class]-1)/shares[c.class], (c.project*100+shares[c.class]-1)/shares[c.class]
+	c.length = c.user * min(1+c.ahead, max(placeUS/c.user, 1))
+}
+
+// horizons sets how far ahead the call may be reserved, own by its class's horizon. A class above its share leaves room
+// for one dear call of the others, so that these find a place before it however much it asks for. Any class may reserve its
+// own call's refill.
+func (c *charge) horizons(own int64, maxWait time.Duration, longest, capUS int64) {
+	c.far = longest
+	if maxWait != 0 {
+		c.far = min(longest, max(maxWait, 0).Microseconds())
+	}
+	if own > 0 {
+		own = max(own, c.user) // or calls one after the other would each be denied for the little that is missing
+	}
+	if c.near = min(own, c.far); c.near > 2*capUS {
+		c.near -= capUS
+	}
 }
 
 // newID is random: 64 bits for the few hundred charges that a user's record holds at a time.

@@ -61,8 +61,9 @@ func (l *local) decide(gr *Grant) decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u, now := l.open(gr.account)
-	gr.charge.user, gr.charge.project = l.user.cost(gr.units), l.project.cost(gr.units)
+	gr.charge.price(gr.units, l.user, l.project, l.plan.shares)
 	gr.charge.calls = min(gr.charge.calls, l.limits.inFlight)
+	l.state.seen(u, now)
 	return decide(u, &l.state, now, l.limits, gr.charge)
 }
 

@@ -25,6 +25,9 @@ type market struct {
 	metered func(units int64) int64 // the provider's price of a call that the guard charged these units
 	refused int
 	asked   int
+	maxWait time.Duration
+	trace   func(*caller, gmailquota.Step, gmailquota.Decision)
+	byClass [3]int64 // units
 }
 
 // caller is one goroutine of some worker: it asks, sleeps, calls, pauses, and asks again.
@@ -34,6 +37,7 @@ type caller struct {
 	prices  []int64
 	pause   func(*rand.Rand) time.Duration
 	price   int64 // of the call that it wants
+	ticket  [2]int64
 }
 
 type event struct {
@@ -78,11 +82,17 @@ func (m *market) ask(c *caller) {
 	}
 	id := gmailquota.NewID()
 	m.asked++
-	d := m.model.Do(gmailquota.Step{
-		Op: "acquire", Account: c.account, ID: id, Calls: 1, Units: c.price, Horizon: m.model.HorizonUS(c.class),
+	step := gmailquota.Step{
+		Op: "acquire", Account: c.account, ID: id, Calls: 1, Units: c.price, Class: c.class, Horizon: m.model.HorizonUS(c.class),
+		MaxWait: m.maxWait, Patience: 1 << 50, From: c.ticket[0], To: c.ticket[1],
 		Released: m.ended[c.account],
-	})
+	}
+	d := m.model.Do(step)
+	if m.trace != nil {
+		m.trace(c, step, d)
+	}
 	delete(m.ended, c.account)
+	c.ticket = [2]int64{d[5], d[6]}
 	if d[0] != 0 {
 		m.at(m.model.Now+d[1], func() { m.ask(c) })
 		return
@@ -91,6 +101,7 @@ func (m *market) ask(c *caller) {
 	c.price = 0
 	arrival := m.model.Now + d[1] + m.rnd.Int64N(m.cfg.Jitter.Microseconds()+1)
 	m.at(arrival, func() {
+		m.byClass[c.class] += price
 		m.arrive(c.account, m.metered(price))
 		m.ended[c.account] += id
 		m.at(m.model.Now+c.pause(m.rnd).Microseconds(), func() { m.ask(c) })

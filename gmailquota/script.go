@@ -11,7 +11,7 @@ import (
 var scriptText string
 
 const (
-	layout     = "1" // of the stored states; script.lua describes it
+	layout     = "2" // of the stored states; script.lua describes it
 	idLen      = 12
 	recordLen  = idLen + 16 + 3
 	maxBatched = 999 // calls in one record
@@ -20,7 +20,8 @@ const (
 // encode writes a state as the script does.
 func (u *userState) encode() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d %d %d %d %d %d|", layout, u.fullAt, u.end, u.strikes, u.cap, u.capAt, u.live)
+	fmt.Fprintf(&b, "%s %d %d %d %d %d %d %s %s %d %d|", layout, u.fullAt, u.end, u.strikes, u.cap, u.capAt, u.live,
+		join(u.shares), join(u.lines), u.fair, u.epoch)
 	for _, r := range u.records {
 		fmt.Fprintf(&b, "%s%016d%03d", r.id, r.at, r.n)
 	}
@@ -28,17 +29,23 @@ func (u *userState) encode() string {
 }
 
 func (p *projectState) encode() string {
-	return fmt.Sprintf("%s %d %d %d %d", layout, p.fullAt, p.born, p.end, p.strikes)
+	return fmt.Sprintf("%s %d %d %d %d %s %s %d %d %d", layout, p.fullAt, p.born, p.end, p.strikes, join(p.shares), join(p.lines),
+		p.epoch, p.users, p.previous)
 }
+
+func join(n [classes]int64) string { return fmt.Sprintf("%d %d %d", n[0], n[1], n[2]) }
 
 // parseUser reads what encode wrote; ok is false for anything else.
 func parseUser(s string) (u userState, ok bool) {
 	head, records, found := strings.Cut(s, "|")
-	var n [6]int64
+	var n [14]int64
 	if !found || !parseInts(head, n[:]) || len(records)%recordLen != 0 {
 		return u, false
 	}
-	u = userState{fullAt: n[0], penalty: penalty{n[1], n[2]}, cap: n[3], capAt: n[4], live: n[5]}
+	u = userState{
+		fullAt: n[0], penalty: penalty{n[1], n[2]}, cap: n[3], capAt: n[4], live: n[5],
+		shares: [classes]int64(n[6:9]), lines: [classes]int64(n[9:12]), fair: n[12], epoch: n[13],
+	}
 	for ; records != ""; records = records[recordLen:] {
 		at, err1 := strconv.ParseInt(records[idLen:idLen+16], 10, 64)
 		calls, err2 := strconv.ParseInt(records[idLen+16:recordLen], 10, 64)
@@ -51,11 +58,14 @@ func parseUser(s string) (u userState, ok bool) {
 }
 
 func parseProject(s string) (p projectState, ok bool) {
-	var n [4]int64
+	var n [13]int64
 	if !parseInts(s, n[:]) {
 		return p, false
 	}
-	return projectState{fullAt: n[0], born: n[1], penalty: penalty{n[2], n[3]}}, true
+	return projectState{
+		fullAt: n[0], born: n[1], penalty: penalty{n[2], n[3]}, shares: [classes]int64(n[4:7]),
+		lines: [classes]int64(n[7:10]), epoch: n[10], users: n[11], previous: n[12],
+	}, true
 }
 
 // parseInts reads the layout's mark and then exactly len(out) numbers.

@@ -52,17 +52,18 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	u, p := told[0].told(now, g.plan.others), told[1].told(now, 0)
 	c, released := gr.charge, g.releases.take(gr.account)
 	answer, err := g.run(ctx, "acquire", []string{g.projectKey, g.userKey(gr.account)},
-		c.id, c.calls, c.user, c.project, c.horizon, owed[0].hold, owed[1].hold, released, u.born, u.us, p.born, p.us)
-	if err == nil && (len(answer) != 7 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
+		c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length, c.from, c.to,
+		owed[0].hold, owed[1].hold, released, u.born, u.us, p.born, p.us)
+	if err == nil && (len(answer) != 9 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
 		err = fmt.Errorf("the script answered %v", answer)
 	}
 	if err != nil {
 		g.releases.add(gr.account, released)
 		return decision{}, err
 	}
-	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4]}
+	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}}
 	now = g.now().UnixMicro()
-	clock, born := answer[5], answer[6]
+	clock, born := answer[7], answer[8]
 	for i, full := range [2]int64{d.user, d.project} {
 		told[i] = known{born, max(told[i].full, now+full-clock)}
 	}

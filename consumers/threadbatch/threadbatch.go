@@ -90,6 +90,7 @@ func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consum
 			left.add(until, errSetAside)
 			continue
 		}
+		gmailquota.Expect(ctx, len(b.Threads)-i-1)
 		err := h.fetchOne(ctx, mailbox, b, id)
 		if err != nil && !reachable && ctx.Err() == nil && countable(err) {
 			if away := consumers.Reachable(ctx, mailbox); away != nil {

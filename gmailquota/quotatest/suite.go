@@ -20,6 +20,9 @@ func Suite(t *testing.T, start func(t testing.TB) Redis) {
 		{"the quoted wait is exact for a penalty", (*suite).exactPenalty},
 		{"a call is reserved within its class's horizon", (*suite).reserves},
 		{"MaxWait bounds a reservation", (*suite).maxWait},
+		{"newcomers do not overtake those who wait", (*suite).places},
+		{"a place nobody claims is taken over", (*suite).unclaimed},
+		{"a turn keeps the place of a job's calls", (*suite).turn},
 		{"a denial changes nothing", (*suite).denialChangesNothing},
 		{"an impossible call fails at once and changes nothing", (*suite).impossible},
 		{"state that may be lost starts empty", (*suite).startsEmpty},
@@ -113,6 +116,11 @@ func (s *suite) admit(g *gmailquota.Guard, r gmailquota.Request) *gmailquota.Gra
 
 func (s *suite) deny(g *gmailquota.Guard, r gmailquota.Request, bucket string) time.Duration {
 	s.Helper()
+	return s.denied(g, r, bucket).Wait
+}
+
+func (s *suite) denied(g *gmailquota.Guard, r gmailquota.Request, bucket string) *gmailquota.DeniedError {
+	s.Helper()
 	gr, err := g.Acquire(ctx, r)
 	var denied *gmailquota.DeniedError
 	if !errors.As(err, &denied) {
@@ -121,13 +129,15 @@ func (s *suite) deny(g *gmailquota.Guard, r gmailquota.Request, bucket string) t
 	if denied.Bucket != bucket || denied.Wait <= 0 {
 		s.Fatalf("%s for %s: denied by %s for %v; want by %s", r.Method, r.Account, denied.Bucket, denied.Wait, bucket)
 	}
-	return denied.Wait
+	return denied
 }
 
 // exact checks both sides of a quoted wait.
 func (s *suite) exact(g *gmailquota.Guard, r gmailquota.Request, bucket string) {
 	s.Helper()
-	wait := s.deny(g, r, bucket)
+	denied := s.denied(g, r, bucket)
+	wait := denied.Wait
+	r.Ticket = denied.Ticket
 	s.r.Advance(wait - time.Microsecond)
 	if left := s.deny(g, r, bucket); left != time.Microsecond {
 		s.Fatalf("a microsecond before the wait of %v is over, %v are quoted", wait, left)

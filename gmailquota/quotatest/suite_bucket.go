@@ -14,8 +14,14 @@ func (s *suite) exactUser() {
 	for _, method := range []string{"history.list", "threads.get", "threads.list", "watch"} {
 		s.exact(g, now("a", method), gmailquota.BucketUser)
 	}
+	s.r.Advance(10 * time.Second)
+	s.admit(g, now("a", "watch")).Release()
 	s.admit(g, get("a", gmailquota.Realtime)).Release()
-	s.exact(g, get("a", gmailquota.Backfill), gmailquota.BucketUser) // until it comes within the horizon
+	s.admit(g, get("a", gmailquota.Backfill)).Release()              // below its share
+	s.exact(g, get("a", gmailquota.Backfill), gmailquota.BucketUser) // until it is within the horizon
+	s.admit(g, get("a", gmailquota.Realtime)).Release()
+	s.admit(g, get("a", gmailquota.Realtime)).Release()
+	s.exact(g, get("a", gmailquota.Backfill), gmailquota.BucketUser) // until it is below its share
 }
 
 func (s *suite) exactProject() {
@@ -38,7 +44,8 @@ func (s *suite) reserves() {
 		}
 		last = gr.Wait()
 	}
-	// 200 units of debt: far beyond what a backfill call may reserve, not for maintenance.
+	// 200 units of debt: far beyond what a backfill call may reserve above its share, not for maintenance.
+	s.admit(g, get("a", gmailquota.Backfill))
 	s.deny(g, get("a", gmailquota.Backfill), gmailquota.BucketUser)
 	s.admit(g, get("a", gmailquota.Maintenance))
 }
@@ -46,12 +53,15 @@ func (s *suite) reserves() {
 func (s *suite) maxWait() {
 	g := s.ready()
 	s.admit(g, now("a", "watch"))
+	wait := s.deny(g, now("a", "threads.get"), gmailquota.BucketUser)
 	r := get("a", gmailquota.Realtime)
-	r.MaxWait = 100 * time.Millisecond
-	wait := s.deny(g, r, gmailquota.BucketUser)
-	r.MaxWait += wait
-	if gr := s.admit(g, r); gr.Wait() != r.MaxWait {
-		s.Errorf("reserved %v ahead; want all of the %v allowed", gr.Wait(), r.MaxWait)
+	r.MaxWait = wait
+	if gr := s.admit(g, r); gr.Wait() != wait {
+		s.Errorf("reserved %v ahead; want all of the %v allowed", gr.Wait(), wait)
+	}
+	r.MaxWait = wait + 100*time.Millisecond
+	if left := s.deny(g, r, gmailquota.BucketUser); left != wait-100*time.Millisecond {
+		s.Errorf("a call that may wait for %v of %v is to come back in %v", r.MaxWait, 2*wait, left)
 	}
 }
 
@@ -206,9 +216,11 @@ func (s *suite) foreign() {
 	g := s.ready()
 	s.admit(g, now("a", "getProfile")).Release()
 	user := s.r.Client.Keys(ctx, "gmailquota:*:user:YQ").Val()[0]
+	const rest = " 0 0 0 0 0 0 0 0"
 	for _, text := range []string{
-		"", "hello", "1", "2 0 0 0 0 0 0|", "1 0 0 0 0 0 0", "1 -5 0 0 0 0 0|", "1 0 0 0 0 0 1|~short", "1 1e9 0 0 0 0 0|", "1 0 0 0 0 0|0|",
-		"1 9999999999999999 0 0 0 0 0|", "1 0 9999999999999999 9 0 0 0|",
+		"", "hello", "2", "1 0 0 0 0 0 0|", "2 0 0 0 0 0 0" + rest, "2 -5 0 0 0 0 0" + rest + "|", "2 0 0 0 0 0 1" + rest + "|~short",
+		"2 1e9 0 0 0 0 0" + rest + "|", "2 0 0 0 0 0" + rest + "|0|", "2 9999999999999999 0 0 0 0 0" + rest + "|",
+		"2 0 9999999999999999 9 0 0 0" + rest + "|", "2 0 0 0 0 0 0 0 9999999999999999 0 0 9999999999999999 0 9999999999999999 0|",
 	} {
 		if err := s.r.Client.Set(ctx, user, text, time.Hour).Err(); err != nil {
 			s.Fatal(err)
