@@ -27,12 +27,21 @@ func (b *breaker) enter() (probe bool, err error) {
 	if b.open == 0 {
 		return false, nil
 	}
-	if b.probing || b.now().Before(b.until) {
+	if b.awayLocked() {
 		return false, errBreaker
 	}
 	b.probing = true
 	return true, nil
 }
+
+// away tells whether a call would be kept away.
+func (b *breaker) away() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.awayLocked()
+}
+
+func (b *breaker) awayLocked() bool { return b.open > 0 && (b.probing || b.now().Before(b.until)) }
 
 // leave reports how it went. Of calls that fail together only the first opens the breaker.
 func (b *breaker) leave(probe, ok bool) {

@@ -113,6 +113,10 @@ func (h *history) step() {
 		return
 	}
 	s := h.random(account)
+	if s.Op == "acquire" {
+		h.together(s)
+		return
+	}
 	want := h.model.Do(s)
 	got, err := h.guard.Run(ctx, s)
 	if err != nil {
@@ -121,19 +125,47 @@ func (h *history) step() {
 	if got != want {
 		h.t.Errorf("%+v: the script decided %v, the core %v", s, got, want)
 	}
-	if s.Op == "acquire" {
-		h.born = want[8]
+	h.compare(s)
+}
+
+// together sends acquisitions in one run, several of the same user among them. They are decided as one after the other.
+func (h *history) together(first gmailquota.Step) {
+	steps := []gmailquota.Step{first}
+	for n := max(h.rnd.IntN(8)-4, 0); n > 0; n-- {
+		s := h.random(fmt.Sprintf("user-%d", h.rnd.IntN(4)))
+		for s.Op != "acquire" {
+			s = h.random(s.Account)
+		}
+		steps = append(steps, s)
 	}
-	if want[6] > 0 {
-		h.tickets[[2]any{s.Account, s.Class}] = [2]int64{want[5], want[6]}
+	got, err := h.guard.RunTogether(context.Background(), steps)
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	if s.Op == "acquire" && want[0] == 0 && want[2] > 0 {
-		h.made = append(h.made, made{s.Account, s.ID, s.Units, want})
+	for i, s := range steps {
+		want := h.model.Do(s)
+		if got[i] != want {
+			h.t.Errorf("%+v, the %d. of %d: the script decided %v, the core %v", s, i+1, len(steps), got[i], want)
+		}
+		h.note(s, want)
+	}
+	for _, s := range steps {
+		h.compare(s)
+	}
+}
+
+// note keeps what later steps refer to.
+func (h *history) note(s gmailquota.Step, d gmailquota.Decision) {
+	h.born = d[8]
+	if d[6] > 0 {
+		h.tickets[[2]any{s.Account, s.Class}] = [2]int64{d[5], d[6]}
+	}
+	if d[0] == 0 && d[2] > 0 {
+		h.made = append(h.made, made{s.Account, s.ID, s.Units, d})
 		if len(h.made) > 50 {
 			h.made = h.made[1:]
 		}
 	}
-	h.compare(s)
 }
 
 func (h *history) compare(s gmailquota.Step) {

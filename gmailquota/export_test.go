@@ -204,13 +204,14 @@ func (m *Model) Stored(account string) (user, project string) {
 
 // Run sends a step to the script, around everything else that a Guard does.
 func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
+	if s.Op == "acquire" {
+		all, err := g.RunTogether(ctx, []Step{s})
+		return all[0], err
+	}
 	keys := []string{g.projectKey, g.userKey(s.Account)}
 	c, a := s.charge(g.plan), s.After
 	var args []any
 	switch s.Op {
-	case "acquire":
-		args = []any{c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience,
-			c.length, c.from, c.to, s.HoldUser, s.HoldPr, s.Released, s.ToldUser.Born, s.ToldUser.US, s.ToldPr.Born, s.ToldPr.US}
 	case "refund":
 		args = []any{c.id, a[2], a[4], a[3], c.project}
 	case "penalize":
@@ -222,6 +223,24 @@ func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
 	var d Decision
 	copy(d[:], answer)
 	return d, err
+}
+
+// RunTogether sends acquisitions in one run of the script.
+func (g *Guard) RunTogether(ctx context.Context, steps []Step) ([]Decision, error) {
+	all, out := make([]*question, len(steps)), make([]Decision, len(steps))
+	for i, s := range steps {
+		c := s.charge(g.plan)
+		all[i] = &question{key: g.userKey(s.Account), request: c.encode(s.HoldUser, s.HoldPr,
+			told{s.ToldUser.Born, s.ToldUser.US}, told{s.ToldPr.Born, s.ToldPr.US}, s.Released)}
+	}
+	g.askFor(ctx, all)
+	for i, q := range all {
+		if q.err != nil {
+			return out, q.err
+		}
+		out[i] = *q.answer
+	}
+	return out, nil
 }
 
 // Keys are the guard's keys for an account and its project.

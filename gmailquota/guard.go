@@ -27,6 +27,7 @@ type Guard struct {
 	observe  Observer
 	failOpen atomic.Bool
 	breaker  breaker
+	combiner combiner
 	memory   memory
 	local    *local
 	scouts   scouts

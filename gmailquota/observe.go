@@ -42,13 +42,14 @@ type Event struct {
 type Observer func(Event)
 
 type counters struct {
-	admitted, denied, units, refunded, redisCalls, unavailable, fallback atomic.Int64
+	admitted, denied, units, refunded, decisions, redisCalls, unavailable, fallback atomic.Int64
 }
 
 // Stats counts what this Guard did since it was made.
 type Stats struct {
 	Admitted, Denied int64
 	Units            int64 // charged, less what was refunded
+	Decisions        int64 // that Redis gave, several in a run of the script when callers ask at the same moment
 	RedisCalls       int64 // runs of the script, releases and refusals included
 	Unavailable      int64 // decisions that Redis did not give
 	Fallback         int64 // of these, decided by the local buckets
@@ -59,7 +60,7 @@ func (g *Guard) Stats() Stats {
 	c := &g.counters
 	return Stats{
 		Admitted: c.admitted.Load(), Denied: c.denied.Load(), Units: c.units.Load() - c.refunded.Load(),
-		RedisCalls: c.redisCalls.Load(), Unavailable: c.unavailable.Load(), Fallback: c.fallback.Load(),
+		Decisions: c.decisions.Load(), RedisCalls: c.redisCalls.Load(), Unavailable: c.unavailable.Load(), Fallback: c.fallback.Load(),
 	}
 }
 

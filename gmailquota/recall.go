@@ -33,16 +33,21 @@ func (u *userState) recall(p *projectState, now int64, l limits, missing bool, t
 		}
 		u.records = append(u.records[:i], u.records[i+1:]...)
 		full += max(u.fullAt-known, 0)
-		u.restart(min(now+t.us-l.user, now+l.longest))
+		u.restart(now, min(now+t.us-l.user, now+l.longest))
 	} else {
 		full = max(full, u.fullAt)
-		u.restart(min(full-l.user, now+l.longest))
+		u.restart(now, min(full-l.user, now+l.longest))
 	}
 	u.fullAt = min(max(u.fullAt, full), max(now, u.end)+l.user+l.longest)
 	return true
 }
 
-func (u *userState) restart(at int64) { u.insert(record{restartID, at - restartUS, 0}) }
+// restart notes until when the user's debt is accounted for, unless that would lapse at once.
+func (u *userState) restart(now, at int64) {
+	if at-restartUS+leaseUS > now {
+		u.insert(record{restartID, at - restartUS, 0})
+	}
+}
 
 // recall is simpler for the project: a second's units are free in each minute that was not idle before, more than others
 // can have reserved since this process asked last.

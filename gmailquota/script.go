@@ -17,11 +17,44 @@ const (
 	maxBatched = 999 // calls in one record
 )
 
+// encode writes a request as the script reads it, with what rides on it: pauses that other buckets counted (µs from now),
+// what this process remembers of both, and the ids of calls that ended.
+func (c *charge) encode(holdUser, holdProject int64, user, project told, released string) string {
+	if user.us == 0 {
+		user.born = project.born // two equal ones need no second look
+	}
+	if project.us == 0 {
+		project.born = user.born
+	}
+	b := append(make([]byte, 0, 160+len(released)), c.id...)
+	b = appendNumbers(b, c.calls, int64(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length)
+	b = append(b, '|')
+	if c.to > 0 {
+		b = appendNumbers(b, c.from, c.to)
+	}
+	b = append(b, '|')
+	if holdUser > 0 || holdProject > 0 {
+		b = appendNumbers(b, holdUser, holdProject)
+	}
+	b = append(b, '|')
+	b = appendNumbers(b, user.born, project.born, user.us, project.us)
+	b = append(b, '|')
+	return string(append(b, released...))
+}
+
+// appendNumbers writes each with a space before it.
+func appendNumbers(b []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	return b
+}
+
 // encode writes a state as the script does.
 func (u *userState) encode() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d %d %d %d %d %d %s %s %d %d|", layout, u.fullAt, u.end, u.strikes, u.cap, u.capAt, u.live,
-		join(u.shares), join(u.lines), u.fair, u.epoch)
+	fmt.Fprintf(&b, "%s %d %d %d %d|%s|%s|%s|", layout, u.fullAt, u.live, u.fair, u.epoch,
+		group(u.end, u.strikes, u.cap, u.capAt), group(u.shares[:]...), group(u.lines[:]...))
 	for _, r := range u.records {
 		fmt.Fprintf(&b, "%s%016d%03d", r.id, r.at, r.n)
 	}
@@ -29,24 +62,35 @@ func (u *userState) encode() string {
 }
 
 func (p *projectState) encode() string {
-	return fmt.Sprintf("%s %d %d %d %d %s %s %d %d %d", layout, p.fullAt, p.born, p.end, p.strikes, join(p.shares), join(p.lines),
-		p.epoch, p.users, p.previous)
+	return fmt.Sprintf("%s %d %d %d %d %d|%s|%s|%s", layout, p.fullAt, p.born, p.epoch, p.users, p.previous,
+		group(p.end, p.strikes), group(p.shares[:]...), group(p.lines[:]...))
 }
 
-func join(n [classes]int64) string { return fmt.Sprintf("%d %d %d", n[0], n[1], n[2]) }
+// group writes numbers that are mostly zeros: then it is empty.
+func group(numbers ...int64) string {
+	text, any := make([]string, len(numbers)), false
+	for i, n := range numbers {
+		text[i] = strconv.FormatInt(n, 10)
+		any = any || n != 0
+	}
+	if !any {
+		return ""
+	}
+	return strings.Join(text, " ")
+}
 
 // parseUser reads what encode wrote; ok is false for anything else.
 func parseUser(s string) (u userState, ok bool) {
-	head, records, found := strings.Cut(s, "|")
-	var n [14]int64
-	if !found || !parseInts(head, n[:]) || len(records)%recordLen != 0 {
-		return u, false
+	groups := strings.Split(s, "|")
+	var n [5]int64
+	var pause [4]int64
+	if len(groups) != 5 || !parseHead(groups[0], n[:]) || !parseGroup(groups[1], pause[:]) || !parseGroup(groups[2], u.shares[:]) ||
+		!parseGroup(groups[3], u.lines[:]) || len(groups[4])%recordLen != 0 {
+		return userState{}, false
 	}
-	u = userState{
-		fullAt: n[0], penalty: penalty{n[1], n[2]}, cap: n[3], capAt: n[4], live: n[5],
-		shares: [classes]int64(n[6:9]), lines: [classes]int64(n[9:12]), fair: n[12], epoch: n[13],
-	}
-	for ; records != ""; records = records[recordLen:] {
+	u.fullAt, u.live, u.fair, u.epoch = n[1], n[2], n[3], n[4]
+	u.penalty, u.cap, u.capAt = penalty{pause[0], pause[1]}, pause[2], pause[3]
+	for records := groups[4]; records != ""; records = records[recordLen:] {
 		at, err1 := strconv.ParseInt(records[idLen:idLen+16], 10, 64)
 		calls, err2 := strconv.ParseInt(records[idLen+16:recordLen], 10, 64)
 		if err1 != nil || err2 != nil {
@@ -58,23 +102,32 @@ func parseUser(s string) (u userState, ok bool) {
 }
 
 func parseProject(s string) (p projectState, ok bool) {
-	var n [13]int64
-	if !parseInts(s, n[:]) {
-		return p, false
+	groups := strings.Split(s, "|")
+	var n [6]int64
+	var pause [2]int64
+	if len(groups) != 4 || !parseHead(groups[0], n[:]) || !parseGroup(groups[1], pause[:]) || !parseGroup(groups[2], p.shares[:]) ||
+		!parseGroup(groups[3], p.lines[:]) {
+		return projectState{}, false
 	}
-	return projectState{
-		fullAt: n[0], born: n[1], penalty: penalty{n[2], n[3]}, shares: [classes]int64(n[4:7]),
-		lines: [classes]int64(n[7:10]), epoch: n[10], users: n[11], previous: n[12],
-	}, true
+	p.fullAt, p.born, p.epoch, p.users, p.previous = n[1], n[2], n[3], n[4], n[5]
+	p.penalty = penalty{pause[0], pause[1]}
+	return p, true
 }
 
-// parseInts reads the layout's mark and then exactly len(out) numbers.
-func parseInts(s string, out []int64) bool {
+func parseGroup(s string, out []int64) bool { return s == "" || parseNumbers(s, out) }
+
+// parseHead reads a head: the layout's number, and the others.
+func parseHead(s string, out []int64) bool {
+	return parseNumbers(s, out) && strconv.FormatInt(out[0], 10) == layout
+}
+
+// parseNumbers reads exactly len(out) numbers.
+func parseNumbers(s string, out []int64) bool {
 	fields := strings.Fields(s)
-	if len(fields) != len(out)+1 || fields[0] != layout {
+	if len(fields) != len(out) {
 		return false
 	}
-	for i, f := range fields[1:] {
+	for i, f := range fields {
 		v, err := strconv.ParseInt(f, 10, 64)
 		if err != nil || v < 0 {
 			return false

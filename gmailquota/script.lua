@@ -1,12 +1,13 @@
 -- The twin of core.go: a test holds both equal in every decision and stored number, so change them together.
--- Times are microseconds, numbers are integers below 2^53 and are written with %.0f.
+-- Times are microseconds, numbers are integers below 2^53 and are written with %d.
 --
--- A user's state is "2 fullAt penaltyEnd strikes cap capAt live share0 share1 share2 line0 line1 line2 fair epoch|records",
--- the project's "2 fullAt born penaltyEnd strikes share0 share1 share2 line0 line1 line2 epoch users previous"; the leading 2 is the layout,
--- and a state that does not match is a missing one. A record is 31 characters: 12 of the id (~ and 11 others; no ~ is
--- anywhere else), 16 of the admission time, 3 of the calls under way.
+-- A user's state is "2 fullAt live fair epoch|penaltyEnd strikes cap capAt|share0 share1 share2|line0 line1 line2|records",
+-- the project's "2 fullAt born epoch users previous|penaltyEnd strikes|share0 share1 share2|line0 line1 line2"; a group of
+-- zeros is left out. The leading 2 is the layout, and a state that does not match is a missing one. A record is 31
+-- characters: 12 of the id (~ and 11 others; no ~ is anywhere else), 16 of the admission time, 3 of the calls under way.
 --
--- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon; then the op's.
+-- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon; then the op's. What is slow here is
+-- the reading and writing of numbers: those that are rarely needed are read when they are.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
 local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 600000000
 local PAUSE_MAX = 86400000000
@@ -14,13 +15,13 @@ local CAP_EPISODE, CAP_GROW = 5000000, 60000000
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
-local USER = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|(.*)$'
-local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
+local USER = '^2 (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
+local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
-local sub, format = string.sub, string.format
+local sub, format, match = string.sub, string.format, string.match
 local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
 local margin, longest = tonumber(ARGV[5]), tonumber(ARGV[6])
 
@@ -35,9 +36,8 @@ local function pauseEnd(e)
   return e
 end
 
--- used makes a number of t, 0 where it is long past.
+-- used is t, 0 where it is long past.
 local function used(t, memory)
-  t = tonumber(t)
   if t <= now - memory then return 0 end
   return t
 end
@@ -48,38 +48,68 @@ local function use(t, cost)
   return max(t, now + cost)
 end
 
--- future makes a number of t, 0 where it has passed.
+-- future is t, 0 where it has passed.
 local function future(t)
-  t = tonumber(t)
   if t <= now then return 0 end
   return t
 end
 
-local function loadProject(s)
-  if s then
-    local f, b, e, k, s0, s1, s2, l0, l1, l2, epoch, users, previous = string.match(s, PROJECT)
-    if f then
-      f, b, e = tonumber(f), tonumber(b), tonumber(e)
-      local pause = pauseEnd(e)
-      local full, born = reachable(f, pause, capP), min(b, now)
-      local p = {full = full, born = born, e = pause, strikes = tonumber(k), share = {used(s0, SHARE_MEMORY), used(s1, SHARE_MEMORY), used(s2, SHARE_MEMORY)},
-        line = {future(l0), future(l1), future(l2)}, epoch = tonumber(epoch), users = tonumber(users), previous = tonumber(previous),
-        dirty = full ~= f or born ~= b or pause ~= e}
-      if p.dirty then p.share, p.line = {0, 0, 0}, {0, 0, 0} end
-      return p
-    end
+-- three reads a group, three values a class; nil is one that is no such group.
+local function three(s)
+  if s == '' then return {0, 0, 0} end
+  local a, b, c = match(s, '^(%d+) (%d+) (%d+)$')
+  return a and {a + 0, b + 0, c + 0}
+end
+
+local function settleClasses(s)
+  local share, line = s.share, s.line
+  for k = 1, 3 do
+    share[k], line[k] = used(share[k], SHARE_MEMORY), future(line[k])
   end
-  return {full = now + capP, born = now, e = 0, strikes = 0, share = {0, 0, 0}, line = {0, 0, 0}, epoch = 0, users = 0, previous = 0,
-    dirty = true, missing = true}
+end
+
+local function parseProject(s)
+  local full, born, epoch, users, previous, pause, share, line = match(s or '', PROJECT)
+  if not full then return end
+  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0,
+    e = 0, strikes = 0, share = three(share), line = three(line)}
+  if pause ~= '' then
+    local e, strikes = match(pause, '^(%d+) (%d+)$')
+    if not e then return end
+    p.e, p.strikes = e + 0, strikes + 0
+  end
+  return p.share and p.line and p
+end
+
+local function loadProject(s)
+  local p = parseProject(s)
+  if not p then
+    return {full = now + capP, born = now, e = 0, strikes = 0, share = {0, 0, 0}, line = {0, 0, 0}, epoch = 0, users = 0, previous = 0,
+      dirty = true, missing = true}
+  end
+  local e, full, born = pauseEnd(p.e), p.full, p.born
+  p.full, p.born = reachable(full, e, capP), min(born, now)
+  if p.full ~= full or p.born ~= born or p.e ~= e then
+    p.e, p.share, p.line, p.dirty = e, {0, 0, 0}, {0, 0, 0}, true
+  end
+  settleClasses(p)
+  return p
+end
+
+-- group writes three numbers, nothing if they are zeros.
+local function group(a, b, c)
+  if a == 0 and b == 0 and c == 0 then return '' end
+  return format('%d %d %d', a, b, c)
 end
 
 local function saveProject(key, p)
   local t = p.full
   if p.strikes > 0 then t = max(t, p.e + STRIKE_MEMORY) end
   local life = max(t - now + margin, PROJECT_LIFE)
-  local s, l = p.share, p.line
-  redis.call('SET', key, format('2 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', p.full, p.born, p.e, p.strikes,
-    s[1], s[2], s[3], l[1], l[2], l[3], p.epoch, p.users, p.previous), 'PX', format('%.0f', ceil(life / 1000)))
+  local s, l, pause = p.share, p.line, ''
+  if p.e > 0 or p.strikes > 0 then pause = format('%d %d', p.e, p.strikes) end
+  redis.call('SET', key, format('2 %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous,
+    pause, group(s[1], s[2], s[3]), group(l[1], l[2], l[3])), 'PX', ceil(life / 1000))
 end
 
 local function saveUser(key, u)
@@ -88,11 +118,13 @@ local function saveUser(key, u)
   if u.cap > 0 then t = max(t, u.capAt + STRIKE_MEMORY) end
   local n = #u.recs
   if n > 0 then t = max(t, tonumber(sub(u.recs, n - 18, n - 3)) + LEASE) end
-  local s, l = u.share, u.line
+  local s, l, pause = u.share, u.line, ''
   t = max(t, l[1], l[2], l[3])
-  redis.call('SET', key, format('2 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f|', u.full, u.e,
-    u.strikes, u.cap, u.capAt, u.live, s[1], s[2], s[3], l[1], l[2], l[3], u.fair, u.epoch) .. u.recs,
-    'PX', format('%.0f', ceil((max(t - now, 0) + margin) / 1000)))
+  if u.e > 0 or u.strikes > 0 or u.cap > 0 or u.capAt > 0 then
+    pause = format('%d %d %d %d', u.e, u.strikes, u.cap, u.capAt)
+  end
+  redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|', u.full, u.live, u.fair, u.epoch,
+    pause, group(s[1], s[2], s[3]), group(l[1], l[2], l[3])) .. u.recs, 'PX', ceil((max(t - now, 0) + margin) / 1000))
 end
 
 local function prune(u)
@@ -113,11 +145,11 @@ local function find(u, id)
 end
 
 local function insert(u, id, at, n)
-  local text = format('%016.0f', at)
+  local text = format('%016d', at)
   local recs = u.recs
   local i = #recs
   while i > 0 and sub(recs, i - 18, i - 3) > text do i = i - RECORD end
-  local rec = id .. text .. format('%03.0f', n)
+  local rec = id .. text .. format('%03d', n)
   if i == #recs then
     u.recs = recs .. rec
   else
@@ -125,27 +157,43 @@ local function insert(u, id, at, n)
   end
 end
 
+-- restart notes until when the user's debt is accounted for, unless that would lapse at once.
+local function restart(u, at)
+  if at - RESTART_AGE + LEASE > now then insert(u, RESTART, at - RESTART_AGE, 0) end
+end
+
+local function parseUser(s)
+  local full, live, fair, epoch, pause, share, line, recs = match(s or '', USER)
+  if not full or #recs % RECORD ~= 0 then return end
+  local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = 0, strikes = 0, cap = 0, capAt = 0,
+    share = three(share), line = three(line), recs = recs}
+  if pause ~= '' then
+    local e, strikes, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+)$')
+    if not e then return end
+    u.e, u.strikes, u.cap, u.capAt = e + 0, strikes + 0, cap + 0, capAt + 0
+  end
+  return u.share and u.line and u
+end
+
 local function loadUser(s, born)
-  if s then
-    local f, e, k, c, a, l, s0, s1, s2, l0, l1, l2, fair, epoch, r = string.match(s, USER)
-    if f and #r % RECORD == 0 then
-      f, e, a = tonumber(f), tonumber(e), tonumber(a)
-      local pause = pauseEnd(e)
-      local u = {full = reachable(f, pause, capU), e = pause, strikes = tonumber(k), cap = tonumber(c),
-        capAt = min(a, now), live = tonumber(l), share = {used(s0, SHARE_MEMORY), used(s1, SHARE_MEMORY), used(s2, SHARE_MEMORY)},
-        line = {future(l0), future(l1), future(l2)}, fair = used(fair, FAIR_MEMORY), epoch = tonumber(epoch), recs = r}
-      u.dirty = u.full ~= f or pause ~= e or u.capAt ~= a
-      prune(u)
-      if u.dirty then u.share, u.line, u.fair = {0, 0, 0}, {0, 0, 0}, 0 end
-      return u
+  local u = parseUser(s)
+  if not u then
+    u = {full = 0, e = 0, strikes = 0, cap = 0, capAt = 0, live = 0, share = {0, 0, 0}, line = {0, 0, 0}, fair = 0,
+      epoch = 0, recs = '', missing = true}
+    if now - born < YOUNG then
+      u.full, u.dirty = now + capU, true
+      restart(u, now)
     end
+    return u
   end
-  local u = {full = 0, e = 0, strikes = 0, cap = 0, capAt = 0, live = 0, share = {0, 0, 0}, line = {0, 0, 0}, fair = 0,
-    epoch = 0, recs = '', missing = true}
-  if now - born < YOUNG then
-    u.full, u.dirty = now + capU, true
-    insert(u, RESTART, now - RESTART_AGE, 0)
-  end
+  local e, full, capAt = pauseEnd(u.e), u.full, u.capAt
+  u.full, u.capAt = reachable(full, e, capU), min(capAt, now)
+  u.dirty = u.full ~= full or u.e ~= e or u.capAt ~= capAt
+  u.e = e
+  prune(u)
+  if u.dirty then u.share, u.line, u.fair = {0, 0, 0}, {0, 0, 0}, 0 end
+  settleClasses(u)
+  u.fair = used(u.fair, FAIR_MEMORY)
   return u
 end
 
@@ -180,13 +228,21 @@ local function seen(u, p)
   u.dirty, p.dirty = true, true
 end
 
--- A request: see charge in core.go. counts: its ticket is one.
-local function request()
-  local c = {id = ARGV[7], calls = tonumber(ARGV[8]), class = tonumber(ARGV[9]) + 1, user = tonumber(ARGV[10]),
-    project = tonumber(ARGV[11]), near = tonumber(ARGV[12]), far = tonumber(ARGV[13]), shareU = tonumber(ARGV[14]),
-    shareP = tonumber(ARGV[15]), patience = tonumber(ARGV[16]), length = tonumber(ARGV[17]), from = tonumber(ARGV[18]),
-    to = tonumber(ARGV[19])}
-  c.counts = c.to > 0 and now <= c.to + GRACE
+-- A request: see charge in core.go. counts: its ticket is one. The ticket, pauses to hold and what is told of both buckets
+-- are texts; an empty one is nothing.
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
+
+local function request(s)
+  local id, calls, class, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP, ended =
+    match(s, REQUEST)
+  local c = {id = id, calls = calls + 0, class = class + 1, user = user + 0, project = project + 0, near = near + 0,
+    far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0,
+    holds = holds, born = born, usU = usU, usP = usP, ended = ended, counts = false}
+  if ticket ~= '' then
+    local from, to = match(ticket, '(%d+) (%d+)')
+    c.from, c.to = from + 0, to + 0
+    c.counts = now <= c.to + GRACE
+  end
   return c
 end
 
@@ -213,7 +269,7 @@ end
 local function denial(u, p, c, byProject, wait, turn, fair, crowded)
   if crowded and max(wait, turn) < IN_FLIGHT_RETRY then
     local retry = min(tonumber(sub(u.recs, 13, 28)) + LEASE - now, IN_FLIGHT_RETRY)
-    if retry >= max(wait, turn) then return {3, retry, 0, 0, retry, 0, 0} end
+    if retry >= max(wait, turn) then return 3, retry, 0, 0, retry, 0, 0 end
   end
   local code = 1
   if byProject and wait > 0 then
@@ -222,8 +278,8 @@ local function denial(u, p, c, byProject, wait, turn, fair, crowded)
     code = 4
   end
   local from, to = place(u, p, c, wait, fair, byProject)
-  if to == 0 then return {code, max(wait, turn), 0, 0, wait, 0, 0} end
-  return {code, from - now, 0, 0, wait, from, to}
+  if to == 0 then return code, max(wait, turn), 0, 0, wait, 0, 0 end
+  return code, from - now, 0, 0, wait, from, to
 end
 
 -- denied is how long a bucket denies c that would have it wait.
@@ -231,11 +287,10 @@ local function denied(c, wait, share)
   return min(wait - c.near, max(share - now, wait - c.far))
 end
 
-local function decide(u, p)
-  local c = request()
+local function decide(u, p, c)
   local i = find(u, c.id)
   if i then
-    return {0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0}
+    return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0
   end
   local k, active = c.class, max(p.users, p.previous, 1)
   local userWait = max(u.full, now) + c.user - now - capU
@@ -269,7 +324,7 @@ local function decide(u, p)
     from, to = now, now + c.to - c.from
     if u.line[k] == c.to then u.line[k] = to end
   end
-  return {0, wait, u.full, full, u.full - before, from, to}
+  return 0, wait, u.full, full, u.full - before, from, to
 end
 
 local function giveBack(full, e, cap, after, taken)
@@ -326,10 +381,10 @@ local function recallUser(u, p, born, us)
     if full <= known then return end
     u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
     full = full + max(u.full - known, 0)
-    insert(u, RESTART, min(now + us - capU, now + longest) - RESTART_AGE, 0)
+    restart(u, min(now + us - capU, now + longest))
   else
     full = max(full, u.full)
-    insert(u, RESTART, min(full - capU, now + longest) - RESTART_AGE, 0)
+    restart(u, min(full - capU, now + longest))
   end
   u.full, u.dirty = min(max(u.full, full), max(now, u.e) + capU + longest), true
 end
@@ -363,24 +418,42 @@ if ARGV[1] == 'release' then
   return {#KEYS}
 end
 
-local stored = redis.call('MGET', KEYS[1], KEYS[2])
+local stored = redis.call('MGET', unpack(KEYS))
 local p = loadProject(stored[1])
-local u = loadUser(stored[2], p.born)
-local answer
+
+-- acquire decides for KEYS[2] and on, a request each in ARGV from 7 on, one after the other: a user may come several times.
+-- The answer is seven numbers a decision, then the time and the project's birth.
 if ARGV[1] == 'acquire' then
-  hold(u, tonumber(ARGV[20]))
-  hold(p, tonumber(ARGV[21]))
-  recallUser(u, p, tonumber(ARGV[23]), tonumber(ARGV[24]))
-  recallProject(p, tonumber(ARGV[25]), tonumber(ARGV[26]))
-  release(u, ARGV[22])
-  seen(u, p)
-  answer = decide(u, p)
-  answer[8], answer[9] = now, p.born
-elseif ARGV[1] == 'refund' then
-  answer = refund(u, p)
-else
-  answer = penalize(u, p)
+  local users, answer, n, borns = {}, {}, 0, format('%d %d', p.born, p.born)
+  for k = 2, #KEYS do
+    local u = users[KEYS[k]] or loadUser(stored[k], p.born)
+    users[KEYS[k]] = u
+    local c = request(ARGV[5 + k])
+    if c.holds ~= '' then
+      local holdU, holdP = match(c.holds, '(%d+) (%d+)')
+      hold(u, holdU + 0)
+      hold(p, holdP + 0)
+    end
+    if c.born ~= borns or u.missing or p.missing then
+      local bornU, bornP = match(c.born, '(%S+) (%S+)')
+      recallUser(u, p, bornU + 0, c.usU + 0)
+      recallProject(p, bornP + 0, c.usP + 0)
+    end
+    release(u, c.ended)
+    seen(u, p)
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7] = decide(u, p, c)
+    n, u.missing, p.missing = n + 7, nil, nil
+  end
+  if p.dirty then saveProject(KEYS[1], p) end
+  for k, u in pairs(users) do
+    if u.dirty then saveUser(k, u) end
+  end
+  answer[n + 1], answer[n + 2] = now, p.born
+  return answer
 end
+
+local u = loadUser(stored[2], p.born)
+local answer = ARGV[1] == 'refund' and refund(u, p) or penalize(u, p)
 if p.dirty then saveProject(KEYS[1], p) end
 if u.dirty then saveUser(KEYS[2], u) end
 return answer

@@ -50,12 +50,10 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	now := g.now().UnixMicro()
 	before, told, owed := g.remembered(gr.account, now)
 	u, p := told[0].told(now, g.plan.others), told[1].told(now, 0)
-	c, released := gr.charge, g.releases.take(gr.account)
-	answer, err := g.run(ctx, "acquire", []string{g.projectKey, g.userKey(gr.account)},
-		c.id, c.calls, int(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length, c.from, c.to,
-		owed[0].hold, owed[1].hold, released, u.born, u.us, p.born, p.us)
-	if err == nil && (len(answer) != 9 || answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
-		err = fmt.Errorf("the script answered %v", answer)
+	released := g.releases.take(gr.account)
+	answer, err := g.ask(ctx, g.userKey(gr.account), gr.charge.encode(owed[0].hold, owed[1].hold, u, p, released))
+	if err == nil && (answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
+		err = fmt.Errorf("the script answered %v", *answer)
 	}
 	if err != nil {
 		g.releases.add(gr.account, released)

@@ -79,7 +79,7 @@ func newUser(now int64, p *projectState, l limits) userState {
 		return userState{}
 	}
 	u := userState{fullAt: now + l.user}
-	u.restart(now)
+	u.restart(now, now)
 	return u
 }
 
