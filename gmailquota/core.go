@@ -90,7 +90,7 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	p.fullAt = full
 	u.shares[c.class] = useShare(u.shares[c.class], now, c.shareUser)
 	p.shares[c.class] = useShare(p.shares[c.class], now, c.shareProject)
-	u.fair = useShare(u.fair, now, c.project*active)
+	u.fair = useShare(u.fair, now, c.project*active*10/9)
 	u.insert(record{c.id, at, c.calls})
 	u.live += c.calls
 	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c)}

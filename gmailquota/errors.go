@@ -27,9 +27,6 @@ type DeniedError struct {
 	Wait   time.Duration
 	Bucket string // one of the Bucket constants; with several, the one with the longest wait
 	Method string
-	// Ticket is the call's place in its class's line: show it in Request.Ticket after Wait. Without it the call is a
-	// newcomer, behind all who wait. "" if it was given no place.
-	Ticket string
 
 	ahead time.Duration // for how long it may then still have to sleep
 }

@@ -39,7 +39,7 @@ func ExampleGuard_Acquire() {
 		var denied *gmailquota.DeniedError
 		switch {
 		case errors.As(err, &denied):
-			// Its place in the line is denied.Ticket, to be shown then.
+			// A Turn in the context or the request keeps its place in line until then.
 			fmt.Printf("%v: come back in %v\n", class, denied.Wait.Round(time.Millisecond))
 		case err != nil:
 			panic(err)

@@ -15,7 +15,6 @@ type Grant struct {
 	wait     time.Duration
 	charge   charge
 	decision decision
-	ticket   string
 	where    place
 	ended    atomic.Bool
 }
@@ -34,9 +33,6 @@ func (gr *Grant) Wait() time.Duration { return gr.wait }
 
 // Units is what the call was charged.
 func (gr *Grant) Units() int64 { return gr.units }
-
-// Ticket is what the calls that follow this one show, if the request had a ticket: it may be another one than before.
-func (gr *Grant) Ticket() string { return gr.ticket }
 
 // Release says that the call has ended, whatever came of it. It costs nothing: it rides on a later decision, or goes out
 // with others within a second. Calls after the first do nothing, also after Refund.

@@ -63,11 +63,9 @@ type Request struct {
 	Calls int
 	// Units, if not 0, is charged instead of the method's price times Calls: for a batch of different methods.
 	Units int64
-	// Ticket is the DeniedError.Ticket of the same call's last denial.
-	Ticket string
-	// Ahead is how many calls like this one follow it: if it must wait, it is given a place for all of them, up to the
-	// longest horizon. They show the same ticket.
-	Ahead int
+	// Turn keeps the call's place in line for when it comes back after a denial; nil is the one in the context, see
+	// WithTurn. A call without one has no place: those that wait on theirs go before it.
+	Turn *Turn
 }
 
 // New makes a Guard on rdb, a client made with RedisOptions, and makes no connection yet. The error is a *ConfigError.
@@ -120,7 +118,9 @@ func (g *Guard) Acquire(ctx context.Context, r Request) (*Grant, error) {
 
 // acquire is Acquire for a caller that has at most limit µs until the call is made.
 func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, error) {
-	turn := fillTurn(ctx, &r)
+	if r.Turn == nil {
+		r.Turn = turnFrom(ctx)
+	}
 	gr, err := g.newGrant(r, limit)
 	if err != nil {
 		return nil, err
@@ -138,20 +138,18 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 	}
 	if d.code != admitted {
 		g.counters.denied.Add(1)
-		e := &DeniedError{Wait: time.Duration(d.wait) * time.Microsecond, Bucket: bucketNames[d.code], Method: r.Method, Ticket: r.Ticket}
+		e := &DeniedError{Wait: time.Duration(d.wait) * time.Microsecond, Bucket: bucketNames[d.code], Method: r.Method}
 		e.ahead = time.Duration(gr.charge.near) * time.Microsecond
 		if d.to > 0 {
-			e.Ticket = d.text(r.Class)
+			r.Turn.keep(r.Class, d.ticket)
 			e.Wait = g.scouts.quote(scoutKey{r.Account, r.Class}, g.now(), e.Wait, time.Duration(d.taken)*time.Microsecond)
-			turn.keep(e.Ticket)
 		}
 		g.observe(Event{Kind: Denied, Method: r.Method, Class: r.Class, Bucket: e.Bucket, Wait: e.Wait, Took: g.now().Sub(start)})
 		return nil, e
 	}
 	gr.decision = d
-	if gr.ticket = r.Ticket; d.to > 0 {
-		gr.ticket = d.text(r.Class)
-		turn.keep(gr.ticket)
+	if d.to > 0 {
+		r.Turn.keep(r.Class, d.ticket)
 	}
 	gr.wait = time.Duration(d.wait) * time.Microsecond
 	g.counters.admitted.Add(1)
@@ -166,6 +164,12 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Grant, error) {
 	end := g.now().Add(limit)
 	asked := r.MaxWait
+	if r.Turn == nil {
+		r.Turn = turnFrom(ctx)
+	}
+	if r.Turn == nil {
+		r.Turn = new(Turn)
+	}
 	for {
 		left := end.Sub(g.now())
 		if r.MaxWait = left; left <= 0 {
@@ -181,10 +185,6 @@ func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Gran
 		wait, again := waitOf(err)
 		if !again || wait+ahead(err) > left {
 			return nil, err
-		}
-		var denied *DeniedError
-		if errors.As(err, &denied) {
-			r.Ticket = denied.Ticket
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
@@ -256,8 +256,6 @@ func (g *Guard) newGrant(r Request, limit int64) (*Grant, error) {
 		units = price * min(calls, maxBatched+1)
 	}
 	switch {
-	case r.Ahead < 0 || r.Ahead > maxAhead:
-		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d calls ahead; allowed are 0 to %d", r.Ahead, maxAhead)}
 	case r.Calls < 0 || calls > min(g.plan.inFlight, maxBatched):
 		return nil, &PriceError{r.Method, units, fmt.Sprintf("%d calls at once; allowed are 1 to the %d of Config.InFlight, and at most %d", r.Calls, g.plan.inFlight, maxBatched)}
 	case units < 0:
@@ -265,10 +263,13 @@ func (g *Guard) newGrant(r Request, limit int64) (*Grant, error) {
 	case units > g.plan.user.units:
 		return nil, &PriceError{r.Method, units, fmt.Sprintf("it costs %d units and a user's bucket holds %d; raise Config.UserBurst or ask for less at once", units, g.plan.user.units)}
 	}
-	c := charge{id: newID(), calls: calls, class: r.Class, ahead: int64(r.Ahead), ticket: parseTicket(r.Ticket, r.Class)}
+	c := charge{id: newID(), calls: calls, class: r.Class}
+	if r.Turn != nil {
+		c.ticket, c.ahead = r.Turn.show(r.Class)
+	}
 	c.price(units, g.plan.user, g.plan.project, g.plan.shares)
 	c.horizons(g.horizon(r), r.MaxWait, g.plan.longest, g.plan.user.cap)
-	if r.MaxWait >= 0 {
+	if r.Turn != nil && r.MaxWait >= 0 {
 		c.patience = max(limit-c.near, 0)
 	}
 	return &Grant{guard: g, account: r.Account, units: units, charge: c}, nil

@@ -11,7 +11,7 @@ const (
 	lineUS = 600_000_000
 	// placeUS bounds one place: 30 s are 73 calls of 40 units.
 	placeUS = 30_000_000
-	// maxAhead bounds Request.Ahead, and patienceUS what waits for its turn for as long as it takes: 35 years.
+	// maxAhead bounds Expect, and patienceUS what waits for its turn for as long as it takes: 35 years.
 	maxAhead   = 1000
 	patienceUS = 1 << 50
 	// epochUS is how long a user counts as one of those that share the project: this minute and the next, as those who

@@ -257,7 +257,7 @@ local function decide(u, p, c)
   p.full, p.dirty = full, true
   u.share[k] = use(u.share[k], c.shareU)
   p.share[k] = use(p.share[k], c.shareP)
-  u.fair = use(u.fair, c.project * active)
+  u.fair = use(u.fair, floor(c.project * active * 10 / 9))
   insert(u, c.id, at, c.calls)
   u.live = u.live + c.calls
   local from, to = 0, 0

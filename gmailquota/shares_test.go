@@ -81,8 +81,8 @@ func TestARealtimeCallWaitsForOneCallOfAnImport(t *testing.T) {
 
 // Users that share a project at its limit get about as much, whether they have one caller or ten; the whole is used.
 func TestUsersShareAFullProjectAlike(t *testing.T) {
-	const users, minutes = 200, 10
-	m := newMarket(5, testConfig(func(c *gmailquota.Config) { c.ProjectLimit = 12_000; c.InFlight = 40 }))
+	const users, minutes = 1000, 5
+	m := newMarket(5, testConfig(func(c *gmailquota.Config) { c.ProjectLimit = 1_200_000; c.InFlight = 40 }))
 	m.maxWait = 3 * time.Second
 	for i := range users {
 		for range 1 + i%10 {
@@ -100,9 +100,9 @@ func TestUsersShareAFullProjectAlike(t *testing.T) {
 		total += units
 		poorest = min(poorest, units)
 	}
-	use, poor := float64(total)/(minutes*12_000), float64(poorest)/(float64(total)/users)
+	use, poor := float64(total)/(minutes*1_200_000), float64(poorest)/(float64(total)/users)
 	t.Logf("use %.3f, the poorest has %.2f of the mean, asked %d", use, poor, m.asked)
-	if use < 0.97 || poor < 0.5 || m.refused > 0 {
-		t.Errorf("use %.3f, the poorest has %.2f of the mean, %d refused; want 0.97, 0.5 and none", use, poor, m.refused)
+	if use < 0.97 || poor < 0.8 || m.refused > 0 {
+		t.Errorf("use %.3f, the poorest has %.2f of the mean, %d refused; want 0.97, 0.8 and none", use, poor, m.refused)
 	}
 }

@@ -2,18 +2,18 @@ package gmailquota
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 )
 
-// Turn keeps a job's place in the line over all that it does: Acquire and Wait show its ticket for calls whose context
-// carries it and whose Request has none, and keep the tickets that they are given. It is for calls of one account and
-// class, one after the other. Safe for concurrent use; the zero value has no place.
+// Turn keeps a job's place in line over all that it does: what was denied comes back at its turn, and nobody who came
+// later is served before. It is for calls of one account and class, one after the other. Safe for concurrent use; the
+// zero value has no place yet.
 type Turn struct {
 	mu     sync.Mutex
-	ticket string
-	ahead  int
+	class  Class
+	ticket ticket
+	ahead  int64
 }
 
 type turnKey struct{}
@@ -23,57 +23,35 @@ func WithTurn(ctx context.Context, t *Turn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// Expect says that n calls like the next one follow it, so that a place in the line, if it needs one, is for all of them.
-// Without a Turn in ctx it does nothing.
+// Expect says that n calls like the next one follow it, at most 1,000: if it must wait, its place is for all of them, up to
+// 30 s of the user's refill. Without a Turn in ctx it does nothing.
 func Expect(ctx context.Context, n int) {
-	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
+	if t := turnFrom(ctx); t != nil {
 		t.mu.Lock()
-		t.ahead = n
-		t.mu.Unlock()
+		defer t.mu.Unlock()
+		t.ahead = int64(min(max(n, 0), maxAhead))
 	}
 }
 
-// fill gives a request what the context's Turn has. It returns the Turn, nil if the request does not go by one.
-func fillTurn(ctx context.Context, r *Request) *Turn {
-	t, ok := ctx.Value(turnKey{}).(*Turn)
-	if !ok || r.Ticket != "" {
-		return nil
-	}
+func turnFrom(ctx context.Context) *Turn {
+	t, _ := ctx.Value(turnKey{}).(*Turn)
+	return t
+}
+
+// show returns the ticket for a class's line, zero if there is none, and the calls that follow.
+func (t *Turn) show(c Class) (ticket, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r.Ticket, r.Ahead = t.ticket, max(r.Ahead, t.ahead)
-	return t
+	if t.class != c {
+		return ticket{}, t.ahead
+	}
+	return t.ticket, t.ahead
 }
 
-func (t *Turn) keep(ticket string) {
-	if t == nil || ticket == "" {
-		return
-	}
+func (t *Turn) keep(c Class, k ticket) {
 	t.mu.Lock()
-	t.ticket = ticket
-	t.mu.Unlock()
-}
-
-// text is how a ticket goes out: opaque to those who hold it.
-func (t ticket) text(c Class) string {
-	if t.to == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d:%d-%d", c, t.from, t.to)
-}
-
-// parseTicket returns the ticket for a class's line, zero for any other text.
-func parseTicket(s string, c Class) ticket {
-	var class Class
-	var t ticket
-	if s == "" {
-		return t
-	}
-	if n, err := fmt.Sscanf(s, "%d:%d-%d", &class, &t.from, &t.to); n != 3 || err != nil || class != c || t.from < 0 ||
-		t.to <= t.from || t.to-t.from > 2*lineUS {
-		return ticket{}
-	}
-	return t
+	defer t.mu.Unlock()
+	t.class, t.ticket = c, k
 }
 
 // scoutEvery is how long a bucket may idle because those whose turn it is do not come (their process died): so often at

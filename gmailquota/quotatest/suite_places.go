@@ -7,57 +7,57 @@ import (
 	"github.com/gmailsync/gmailsync/gmailquota"
 )
 
-// crowded makes a guard whose user a has used what it may, and one more call of it that waits.
-func (s *suite) crowded(ahead int) (*gmailquota.Guard, *gmailquota.DeniedError) {
+// crowded makes a guard whose user a has used what it may, and one more call of it that waits, with those that follow it.
+func (s *suite) crowded(ahead int) (g *gmailquota.Guard, first gmailquota.Request, wait time.Duration) {
 	s.Helper()
-	g := s.ready(func(c *gmailquota.Config) { c.InFlight = 100 })
+	g = s.ready(func(c *gmailquota.Config) { c.InFlight = 100 })
 	s.admit(g, now("a", "watch")).Release()
 	s.admit(g, get("a", gmailquota.Backfill)).Release()
+	first = queued(ahead)
+	return g, first, s.deny(g, first, gmailquota.BucketUser)
+}
+
+// queued is a request that keeps a place for itself and those that follow it.
+func queued(ahead int) gmailquota.Request {
 	r := get("a", gmailquota.Backfill)
-	r.Ahead = ahead
-	return g, s.denied(g, r, gmailquota.BucketUser)
+	r.Turn = new(gmailquota.Turn)
+	gmailquota.Expect(gmailquota.WithTurn(ctx, r.Turn), ahead)
+	return r
 }
 
 func (s *suite) places() {
-	g, first := s.crowded(0)
-	second := s.denied(g, get("a", gmailquota.Backfill), gmailquota.BucketUser)
-	if second.Wait <= first.Wait || second.Ticket == first.Ticket {
-		s.Fatalf("the first waits for %v, the second for %v", first.Wait, second.Wait)
+	g, first, wait := s.crowded(0)
+	second := queued(0)
+	later := s.deny(g, second, gmailquota.BucketUser)
+	if later <= wait {
+		s.Fatalf("the first waits for %v, the second for %v", wait, later)
 	}
-	s.r.Advance(first.Wait)
+	s.r.Advance(wait)
 	s.deny(g, get("a", gmailquota.Backfill), gmailquota.BucketUser)
-	r := get("a", gmailquota.Backfill)
-	r.Ticket = first.Ticket
-	s.admit(g, r).Release()
-	s.r.Advance(second.Wait - first.Wait)
-	r.Ticket = second.Ticket
-	s.admit(g, r).Release()
+	s.admit(g, first).Release()
+	s.r.Advance(later - wait)
+	s.deny(g, get("a", gmailquota.Backfill), gmailquota.BucketUser)
+	s.admit(g, second).Release()
 	s.admit(g, get("a", gmailquota.Realtime)).Release() // another class has a line of its own
 }
 
 func (s *suite) unclaimed() {
-	g, dead := s.crowded(24)
-	r := get("a", gmailquota.Backfill)
-	r.Ahead = 24
-	next := s.denied(g, r, gmailquota.BucketUser)
-	if next.Wait > dead.Wait+5*time.Second {
-		s.Fatalf("nobody looks for %v whether those before come", next.Wait)
+	g, _, dead := s.crowded(24)
+	next := queued(24)
+	wait := s.deny(g, next, gmailquota.BucketUser)
+	if wait > dead+5*time.Second {
+		s.Fatalf("nobody looks for %v whether those before come", wait)
 	}
-	s.r.Advance(next.Wait)
-	r.Ticket = next.Ticket
-	gr := s.admit(g, r)
-	if gr.Ticket() == next.Ticket {
-		s.Fatal("the place did not move to the present")
-	}
-	for range 3 {
+	s.r.Advance(wait)
+	s.admit(g, next).Release()
+	for range 3 { // the place moved to the present
 		s.r.Advance(410 * time.Millisecond)
-		r.Ticket = gr.Ticket()
-		gr = s.admit(g, r)
+		s.admit(g, next).Release()
 	}
 }
 
 func (s *suite) turn() {
-	g, _ := s.crowded(0)
+	g, _, _ := s.crowded(0)
 	var turn gmailquota.Turn
 	job := gmailquota.WithTurn(ctx, &turn)
 	gmailquota.Expect(job, 9)
