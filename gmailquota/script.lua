@@ -1,39 +1,83 @@
 -- The twin of core.go: a test holds both equal in every decision and stored number, so change them together.
 -- Times are microseconds, numbers are integers below 2^53 and are written with %d.
 --
--- A user's state is "2 fullAt live fair epoch|penaltyEnd strikes cap capAt|share0 share1 share2|line0 line1 line2|records",
--- the project's "2 fullAt born epoch users previous|penaltyEnd strikes|share0 share1 share2|line0 line1 line2"; a group of
--- zeros is left out. The leading 2 is the layout, and a state that does not match is a missing one. A record is 31
+-- A user's state is "2 fullAt live fair epoch|penaltyEnd strikes rate rateAt ceiling cap capAt|share0 share1 share2|line0
+-- line1 line2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd strikes rate rateAt
+-- ceiling|share0 share1 share2|line0 line1 line2"; a group of zeros is left out. The leading 2 is the layout, and a state that does not match is a missing one. A record is 31
 -- characters: 12 of the id (~ and 11 others; no ~ is anywhere else), 16 of the admission time, 3 of the calls under way.
 --
--- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon; then the op's. What is slow here is
+-- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon, units of a day; then the op's. What is slow here is
 -- the reading and writing of numbers: those that are rarely needed are read when they are.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
-local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 600000000
+local MINUTE, DAY, DAY_SHIFT = 60000000, 86400000000, 28800000000
+local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 10000000
 local PAUSE_MAX = 86400000000
-local CAP_EPISODE, CAP_GROW = 5000000, 60000000
+local CAP_EPISODE, CAP_GROW, CAP_MEMORY = 5000000, 60000000, 600000000
+local FULL_RATE, LEAST_RATE, FIRST_CUT, NEXT_CUT, FAST, SLOW = 1000, 10, 850, 920, 150, 10
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
 local USER = '^2 (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
-local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
+local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local sub, format, match = string.sub, string.format, string.match
 local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
-local margin, longest = tonumber(ARGV[5]), tonumber(ARGV[6])
+local margin, longest, dayUnits = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
-local function reachable(full, e, cap)
-  local from = max(now, e)
-  if full > from + cap + longest then return from + cap end
+local function grow(rate, bound, perMinute, left)
+  if rate >= bound then return rate, left end
+  local need = floor((bound - rate) * MINUTE / perMinute)
+  if left >= need then return bound, left - need end
+  return rate + floor(left * perMinute / MINUTE), 0
+end
+
+local function around(s) return floor(s.ceiling * 970 / 1000), floor(s.ceiling * 1030 / 1000) end
+
+-- permille is the rate that Gmail seems to give: see learned.go.
+local function permille(s)
+  if s.rate == 0 then return FULL_RATE end
+  local near, far = around(s)
+  local rate, left = grow(s.rate, near, FAST, max(now - s.rateAt, 0))
+  rate, left = grow(rate, far, SLOW, left)
+  rate = grow(rate, FULL_RATE, FAST, left)
+  return min(rate, FULL_RATE)
+end
+
+local function forgotten(s)
+  if s.rate == 0 then return 0 end
+  local near, far = around(s)
+  return s.rateAt + max(floor((near - s.rate) * MINUTE / FAST), 0)
+    + max(floor((min(far, FULL_RATE) - max(s.rate, near)) * MINUTE / SLOW), 0)
+    + max(floor((FULL_RATE - max(s.rate, far)) * MINUTE / FAST), 0)
+end
+
+local function scaled(cost, rate)
+  if rate == FULL_RATE then return cost end
+  return floor((cost * FULL_RATE + rate - 1) / rate)
+end
+
+local function reachable(full, s, cap)
+  local from = max(now, s.e)
+  if full > from + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest then return from + cap end
   return full
 end
 
-local function pauseEnd(e)
-  if e > now + PAUSE_MAX then return now end
-  return e
+-- settlePenalty returns whether the clock made it change something.
+local function settlePenalty(s)
+  local repaired = false
+  if s.e > now + PAUSE_MAX then s.e, repaired = now, true end
+  if s.rateAt > max(now, s.e) then s.rateAt, repaired = now, true end
+  if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
+  if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
+  return repaired
+end
+
+local function penaltyUntil(s)
+  if s.e == 0 then return forgotten(s) end
+  return max(s.e + STRIKE_MEMORY, forgotten(s))
 end
 
 -- used is t, 0 where it is long past.
@@ -69,14 +113,14 @@ local function settleClasses(s)
 end
 
 local function parseProject(s)
-  local full, born, epoch, users, previous, pause, share, line = match(s or '', PROJECT)
+  local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
   if not full then return end
-  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0,
-    e = 0, strikes = 0, share = three(share), line = three(line)}
+  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
+    used = used + 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, share = three(share), line = three(line)}
   if pause ~= '' then
-    local e, strikes = match(pause, '^(%d+) (%d+)$')
+    local e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
     if not e then return end
-    p.e, p.strikes = e + 0, strikes + 0
+    p.e, p.strikes, p.rate, p.rateAt, p.ceiling = e + 0, strikes + 0, rate + 0, rateAt + 0, ceiling + 0
   end
   return p.share and p.line and p
 end
@@ -84,13 +128,13 @@ end
 local function loadProject(s)
   local p = parseProject(s)
   if not p then
-    return {full = now + capP, born = now, e = 0, strikes = 0, share = {0, 0, 0}, line = {0, 0, 0}, epoch = 0, users = 0, previous = 0,
-      dirty = true, missing = true}
+    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = 0, used = 0, e = 0, strikes = 0, rate = 0,
+      rateAt = 0, ceiling = 0, share = {0, 0, 0}, line = {0, 0, 0}, dirty = true, missing = true}
   end
-  local e, full, born = pauseEnd(p.e), p.full, p.born
-  p.full, p.born = reachable(full, e, capP), min(born, now)
-  if p.full ~= full or p.born ~= born or p.e ~= e then
-    p.e, p.share, p.line, p.dirty = e, {0, 0, 0}, {0, 0, 0}, true
+  local repaired, full, born = settlePenalty(p), p.full, p.born
+  p.full, p.born = reachable(full, p, capP), min(born, now)
+  if repaired or p.full ~= full or p.born ~= born then
+    p.share, p.line, p.dirty = {0, 0, 0}, {0, 0, 0}, true
   end
   settleClasses(p)
   return p
@@ -103,25 +147,22 @@ local function group(a, b, c)
 end
 
 local function saveProject(key, p)
-  local t = p.full
-  if p.strikes > 0 then t = max(t, p.e + STRIKE_MEMORY) end
-  local life = max(t - now + margin, PROJECT_LIFE)
+  local life = max(max(p.full, penaltyUntil(p)) - now + margin, PROJECT_LIFE)
   local s, l, pause = p.share, p.line, ''
-  if p.e > 0 or p.strikes > 0 then pause = format('%d %d', p.e, p.strikes) end
-  redis.call('SET', key, format('2 %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous,
+  if p.e > 0 or p.rate > 0 then pause = format('%d %d %d %d %d', p.e, p.strikes, p.rate, p.rateAt, p.ceiling) end
+  redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day, p.used,
     pause, group(s[1], s[2], s[3]), group(l[1], l[2], l[3])), 'PX', ceil(life / 1000))
 end
 
 local function saveUser(key, u)
-  local t = u.full
-  if u.strikes > 0 then t = max(t, u.e + STRIKE_MEMORY) end
-  if u.cap > 0 then t = max(t, u.capAt + STRIKE_MEMORY) end
+  local t = max(u.full, penaltyUntil(u))
+  if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
   local n = #u.recs
   if n > 0 then t = max(t, tonumber(sub(u.recs, n - 18, n - 3)) + LEASE) end
   local s, l, pause = u.share, u.line, ''
   t = max(t, l[1], l[2], l[3])
-  if u.e > 0 or u.strikes > 0 or u.cap > 0 or u.capAt > 0 then
-    pause = format('%d %d %d %d', u.e, u.strikes, u.cap, u.capAt)
+  if u.e > 0 or u.rate > 0 or u.cap > 0 then
+    pause = format('%d %d %d %d %d %d %d', u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt)
   end
   redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|', u.full, u.live, u.fair, u.epoch,
     pause, group(s[1], s[2], s[3]), group(l[1], l[2], l[3])) .. u.recs, 'PX', ceil((max(t - now, 0) + margin) / 1000))
@@ -165,12 +206,12 @@ end
 local function parseUser(s)
   local full, live, fair, epoch, pause, share, line, recs = match(s or '', USER)
   if not full or #recs % RECORD ~= 0 then return end
-  local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = 0, strikes = 0, cap = 0, capAt = 0,
-    share = three(share), line = three(line), recs = recs}
+  local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = 0, strikes = 0, rate = 0,
+    rateAt = 0, ceiling = 0, cap = 0, capAt = 0, share = three(share), line = three(line), recs = recs}
   if pause ~= '' then
-    local e, strikes, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+)$')
+    local e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     if not e then return end
-    u.e, u.strikes, u.cap, u.capAt = e + 0, strikes + 0, cap + 0, capAt + 0
+    u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt = e + 0, strikes + 0, rate + 0, rateAt + 0, ceiling + 0, cap + 0, capAt + 0
   end
   return u.share and u.line and u
 end
@@ -178,18 +219,17 @@ end
 local function loadUser(s, born)
   local u = parseUser(s)
   if not u then
-    u = {full = 0, e = 0, strikes = 0, cap = 0, capAt = 0, live = 0, share = {0, 0, 0}, line = {0, 0, 0}, fair = 0,
-      epoch = 0, recs = '', missing = true}
+    u = {full = 0, live = 0, fair = 0, epoch = 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0, capAt = 0,
+      share = {0, 0, 0}, line = {0, 0, 0}, recs = '', missing = true}
     if now - born < YOUNG then
       u.full, u.dirty = now + capU, true
       restart(u, now)
     end
     return u
   end
-  local e, full, capAt = pauseEnd(u.e), u.full, u.capAt
-  u.full, u.capAt = reachable(full, e, capU), min(capAt, now)
-  u.dirty = u.full ~= full or u.e ~= e or u.capAt ~= capAt
-  u.e = e
+  local repaired, full, capAt = settlePenalty(u), u.full, u.capAt
+  u.full, u.capAt = reachable(full, u, capU), min(capAt, now)
+  u.dirty = repaired or u.full ~= full or u.capAt ~= capAt
   prune(u)
   if u.dirty then u.share, u.line, u.fair = {0, 0, 0}, {0, 0, 0}, 0 end
   settleClasses(u)
@@ -230,12 +270,12 @@ end
 
 -- A request: see charge in core.go. counts: its ticket is one. The ticket, pauses to hold and what is told of both buckets
 -- are texts; an empty one is nothing.
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
 
 local function request(s)
-  local id, calls, class, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP, ended =
+  local id, calls, class, units, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP, ended =
     match(s, REQUEST)
-  local c = {id = id, calls = calls + 0, class = class + 1, user = user + 0, project = project + 0, near = near + 0,
+  local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0, near = near + 0,
     far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0,
     holds = holds, born = born, usU = usU, usP = usP, ended = ended, counts = false}
   if ticket ~= '' then
@@ -269,7 +309,7 @@ end
 local function denial(u, p, c, byProject, wait, turn, fair, crowded)
   if crowded and max(wait, turn) < IN_FLIGHT_RETRY then
     local retry = min(tonumber(sub(u.recs, 13, 28)) + LEASE - now, IN_FLIGHT_RETRY)
-    if retry >= max(wait, turn) then return 3, retry, 0, 0, retry, 0, 0 end
+    if retry >= max(wait, turn) then return 3, retry, 0, 0, retry, 0, 0, 0 end
   end
   local code = 1
   if byProject and wait > 0 then
@@ -278,8 +318,8 @@ local function denial(u, p, c, byProject, wait, turn, fair, crowded)
     code = 4
   end
   local from, to = place(u, p, c, wait, fair, byProject)
-  if to == 0 then return code, max(wait, turn), 0, 0, wait, 0, 0 end
-  return code, from - now, 0, 0, wait, from, to
+  if to == 0 then return code, max(wait, turn), 0, 0, wait, 0, 0, 0 end
+  return code, from - now, 0, 0, wait, from, to, 0
 end
 
 -- denied is how long a bucket denies c that would have it wait.
@@ -287,15 +327,38 @@ local function denied(c, wait, share)
   return min(wait - c.near, max(share - now, wait - c.far))
 end
 
+-- restOfDay is how long the day's units are used up.
+local function restOfDay(p)
+  local day = floor((now - DAY_SHIFT) / DAY)
+  if p.day ~= day then p.day, p.used = day, 0 end
+  if dayUnits == 0 or p.used < dayUnits then return 0 end
+  return (p.day + 1) * DAY + DAY_SHIFT - now
+end
+
+-- slow makes the charge dearer where Gmail gives less than the configured rate.
+local function slow(c, u, p)
+  if u.rate > 0 then
+    local rate = permille(u)
+    c.user, c.shareU, c.length = scaled(c.user, rate), scaled(c.shareU, rate), scaled(c.length, rate)
+  end
+  if p.rate > 0 then
+    local rate = permille(p)
+    c.project, c.shareP = scaled(c.project, rate), scaled(c.shareP, rate)
+  end
+end
+
 local function decide(u, p, c)
   local i = find(u, c.id)
   if i then
-    return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0
+    return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0, 0
   end
+  local rest = restOfDay(p)
+  if rest > 0 and c.class == 1 then return 6, rest, 0, 0, rest, 0, 0, 0 end
+  slow(c, u, p)
   local k, active = c.class, max(p.users, p.previous, 1)
-  local userWait = max(u.full, now) + c.user - now - capU
+  local userWait = max(u.full, now) + c.user - now - max(capU, c.user)
   local full = max(p.full, now) + c.project
-  local projectWait = full - now - capP
+  local projectWait = full - now - max(capP, c.project)
   local userDenies = denied(c, userWait, u.share[k])
   local fair = 0
   if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
@@ -324,7 +387,10 @@ local function decide(u, p, c)
     from, to = now, now + c.to - c.from
     if u.line[k] == c.to then u.line[k] = to end
   end
-  return 0, wait, u.full, full, u.full - before, from, to
+  local dayBefore = p.used
+  p.used = p.used + c.units
+  local reached = dayBefore < dayUnits and p.used >= dayUnits and 1 or 0
+  return 0, wait, u.full, full, u.full - before, from, to, reached
 end
 
 local function giveBack(full, e, cap, after, taken)
@@ -334,37 +400,41 @@ local function giveBack(full, e, cap, after, taken)
 end
 
 local function refund(u, p)
-  local i = find(u, ARGV[7])
+  local i = find(u, ARGV[8])
   if not i then return {0} end
   local n = tonumber(sub(u.recs, i + 28, i + 30))
   if n == 0 then return {0} end
   u.live = u.live - n
   u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
-  u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[8]), tonumber(ARGV[9]))
-  p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[10]), tonumber(ARGV[11]))
+  u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[9]), tonumber(ARGV[10]))
+  p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[11]), tonumber(ARGV[12]))
+  if p.used < dayUnits then p.used = max(p.used - tonumber(ARGV[13]), 0) end
   u.dirty, p.dirty = true, true
   return {1}
 end
 
-local function strike(s, cap, stated)
+local function strike(s, cap, stated, admitted)
   s.dirty = true
-  if now < s.e then
-    if now + stated <= s.e then return end
+  if now < s.e or 0 < admitted and admitted < s.e then
+    if stated == 0 or now + stated <= s.e then return end
     s.e = now + stated
   else
-    if now - s.e >= STRIKE_MEMORY then s.strikes = 0 end
     local pause = STRIKE_MAX
     if s.strikes < 9 then
       pause = min(STRIKE_BASE * 2 ^ s.strikes, STRIKE_MAX)
       s.strikes = s.strikes + 1
     end
     s.e = now + max(pause, stated)
+    if stated == 0 then
+      local rate = permille(s)
+      s.rate, s.rateAt, s.ceiling = max(floor(rate * (s.rate == 0 and FIRST_CUT or NEXT_CUT) / 1000), LEAST_RATE), s.e, rate
+    end
   end
   s.full = max(s.full, s.e + cap)
 end
 
-local function crowd(u)
-  if u.cap > 0 and now - u.capAt < CAP_EPISODE then return end
+local function crowd(u, admitted)
+  if u.cap > 0 and (now - u.capAt < CAP_EPISODE or 0 < admitted and admitted < u.capAt) then return end
   u.cap, u.capAt, u.dirty = max(floor(inFlightCap(u) / 2), 1), now, true
 end
 
@@ -395,23 +465,23 @@ local function recallProject(p, born, us)
 end
 
 local function penalize(u, p)
-  local scope, stated = ARGV[7], tonumber(ARGV[8])
+  local scope, stated, admitted = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
   if scope == 'project' then
-    strike(p, capP, stated)
+    strike(p, capP, stated, admitted)
   else
-    if scope == 'concurrency' then crowd(u) end
-    if scope == 'user' or stated > 0 then strike(u, capU, stated) end
+    if scope == 'concurrency' then crowd(u, admitted) end
+    if scope == 'user' or stated > 0 then strike(u, capU, stated, admitted) end
   end
   return {max(u.e, p.e, now) - now}
 end
 
--- release needs no project: KEYS are users, each with the ids that ended in ARGV from 7 on.
+-- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.
 if ARGV[1] == 'release' then
   for k = 1, #KEYS do
     local s = redis.call('GET', KEYS[k])
     if s then
       local u = loadUser(s, 0)
-      release(u, ARGV[6 + k])
+      release(u, ARGV[7 + k])
       if u.dirty then saveUser(KEYS[k], u) end
     end
   end
@@ -421,14 +491,14 @@ end
 local stored = redis.call('MGET', unpack(KEYS))
 local p = loadProject(stored[1])
 
--- acquire decides for KEYS[2] and on, a request each in ARGV from 7 on, one after the other: a user may come several times.
--- The answer is seven numbers a decision, then the time and the project's birth.
+-- acquire decides for KEYS[2] and on, a request each in ARGV from 8 on, one after the other: a user may come several times.
+-- The answer is eight numbers a decision, then the time and the project's birth.
 if ARGV[1] == 'acquire' then
   local users, answer, n, borns = {}, {}, 0, format('%d %d', p.born, p.born)
   for k = 2, #KEYS do
     local u = users[KEYS[k]] or loadUser(stored[k], p.born)
     users[KEYS[k]] = u
-    local c = request(ARGV[5 + k])
+    local c = request(ARGV[6 + k])
     if c.holds ~= '' then
       local holdU, holdP = match(c.holds, '(%d+) (%d+)')
       hold(u, holdU + 0)
@@ -441,8 +511,9 @@ if ARGV[1] == 'acquire' then
     end
     release(u, c.ended)
     seen(u, p)
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7] = decide(u, p, c)
-    n, u.missing, p.missing = n + 7, nil, nil
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7],
+      answer[n + 8] = decide(u, p, c)
+    n, u.missing, p.missing = n + 8, nil, nil
   end
   if p.dirty then saveProject(KEYS[1], p) end
   for k, u in pairs(users) do
