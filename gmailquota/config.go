@@ -49,6 +49,10 @@ type Config struct {
 	// least 1. A class below its share may reserve as far ahead as any. What a class does not ask for is everybody's.
 	// Defaults: Realtime 50, Backfill 40, Maintenance 10; a class that is not in the map has its default.
 	Shares map[Class]int
+	// DailyLimit is how many units the project may use in a day, which turns at midnight Pacific standard time: then
+	// Backfill is denied until the next one, and the other classes go on. Default 80,000,000, from where on Google charges;
+	// 0 is none. What passes without Redis is not counted.
+	DailyLimit int64
 	// RedisTimeout bounds one decision; default 50 ms.
 	RedisTimeout time.Duration
 }
@@ -58,7 +62,7 @@ func DefaultConfig() Config {
 	return Config{
 		Project: "gmailsync", PriceList: Prices202605, UserLimit: 6000, ProjectLimit: 1_200_000, UserBurst: 100,
 		Jitter: 200 * time.Millisecond, InFlight: 10, KeyTTL: 2 * time.Minute, FailOpen: true, LocalFallback: true,
-		Workers: 1, RedisTimeout: 50 * time.Millisecond,
+		Workers: 1, DailyLimit: 80_000_000, RedisTimeout: 50 * time.Millisecond,
 		Horizons: map[Class]time.Duration{
 			Realtime: 30 * time.Second, Maintenance: 30 * time.Second, Backfill: 400 * time.Millisecond,
 		},
@@ -69,9 +73,10 @@ func DefaultConfig() Config {
 const (
 	minuteUS = 60_000_000
 	// maxUnits bounds limits and prices. With KeyTTL of at most a day it keeps every number of the script below 2^53.
-	maxUnits  = 1_000_000_000
-	maxKeyTTL = 24 * time.Hour
-	classes   = 3
+	maxUnits      = 1_000_000_000
+	maxDailyUnits = 1_000_000_000_000
+	maxKeyTTL     = 24 * time.Hour
+	classes       = 3
 )
 
 var projectName = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,200}$`)
@@ -108,18 +113,19 @@ type plan struct {
 	longest       int64          // of them
 	shares        [classes]int64 // percent
 	inFlight      int64
+	day           int64 // units
 	keyTTL        int64 // µs
 	userMargin    int64 // µs a user's key outlives what it remembers
 	others        int64 // µs of a user's bucket that other processes may have charged since this one asked last
 }
 
 func (p plan) limits() limits {
-	return limits{p.user.cap, p.project.cap, p.inFlight, p.longest}
+	return limits{p.user.cap, p.project.cap, p.inFlight, p.longest, p.day}
 }
 
 // plan checks c and derives what the core needs.
 func (c Config) plan() (plan, error) {
-	p := plan{inFlight: int64(c.InFlight), keyTTL: c.KeyTTL.Microseconds()}
+	p := plan{inFlight: int64(c.InFlight), day: c.DailyLimit, keyTTL: c.KeyTTL.Microseconds()}
 	if err := c.checkRanges(); err != nil {
 		return p, err
 	}
@@ -160,6 +166,8 @@ func (c Config) checkRanges() error {
 		return &ConfigError{"UserRefill", fmt.Sprint(c.UserRefill), fmt.Sprintf("0 (not set) to %d units a minute", int64(maxUnits))}
 	case c.ProjectBurst < 0:
 		return &ConfigError{"ProjectBurst", fmt.Sprint(c.ProjectBurst), "0 (1/60 of ProjectLimit) or a number of units"}
+	case c.DailyLimit < 0 || c.DailyLimit > maxDailyUnits:
+		return &ConfigError{"DailyLimit", fmt.Sprint(c.DailyLimit), fmt.Sprintf("0 (not watched) to %d units a day", int64(maxDailyUnits))}
 	case c.Jitter < 0 || c.Jitter > 10*time.Second:
 		return &ConfigError{"Jitter", c.Jitter.String(), "0s to 10s"}
 	case c.InFlight < 1 || c.InFlight > 1000:

@@ -17,6 +17,7 @@ type limits struct {
 	user, project int64 // µs from empty to full
 	inFlight      int64
 	longest       int64 // the longest horizon, µs
+	day           int64 // units of a day after which backfill waits for the next; 0: it never does
 }
 
 // charge is a request in the core's integers.
@@ -24,7 +25,8 @@ type charge struct {
 	id            string
 	calls         int64
 	class         Class
-	user, project int64 // cost, µs of each bucket's refill
+	units         int64
+	user, project int64 // cost, µs of each bucket's refill at the configured rate
 	// near is how far ahead it may reserve, far how far while its class is below its share.
 	near, far               int64
 	shareUser, shareProject int64 // for how long it uses up its class's share, µs
@@ -43,11 +45,13 @@ const (
 	deniedInFlight
 	deniedPenaltyUser
 	deniedPenaltyProject
+	deniedDay
 )
 
 var bucketNames = [...]string{
 	deniedUser: BucketUser, deniedProject: BucketProject, deniedInFlight: BucketInFlight,
 	deniedPenaltyUser: BucketPenaltyUser, deniedPenaltyProject: BucketPenaltyProject,
+	deniedDay: BucketDay,
 }
 
 // decision is what the core answers. user, project and taken are for a refund: see refund.
@@ -57,6 +61,7 @@ type decision struct {
 	user, project int64 // fullAt of both buckets after the charge; 0 for a replay
 	taken         int64 // µs of the user's refill that the charge took; denied: the wait if nobody waited before it
 	ticket              // to show from now on, zero: as before
+	dayReached    int64 // 1: this charge reached the day's units
 }
 
 // decide admits c now or later within its horizon, charging both buckets, or denies it and charges neither. The records
@@ -65,10 +70,14 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	if i := u.find(c.id); i >= 0 {
 		return decision{wait: max(u.records[i].at-now, 0)}
 	}
+	if rest := p.restOfDay(now, l); rest > 0 && c.class == Backfill {
+		return decision{code: deniedDay, wait: rest, taken: rest}
+	}
+	c.slow(u.permille(now), p.permille(now))
 	active := p.activeUsers()
-	userWait := max(u.fullAt, now) + c.user - now - l.user
+	userWait := max(u.fullAt, now) + c.user - now - max(l.user, c.user)
 	full := max(p.fullAt, now) + c.project
-	projectWait := full - now - l.project
+	projectWait := full - now - max(l.project, c.project)
 	userTill := c.till(userWait, u.shares[c.class], now)
 	fair := int64(0)
 	if projectWait > 0 && active > 1 { // others want its units
@@ -93,7 +102,13 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	u.fair = useShare(u.fair, now, c.project*active*10/9)
 	u.insert(record{c.id, at, c.calls})
 	u.live += c.calls
-	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c)}
+	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c), dayReached: p.use(c.units, l)}
+}
+
+// slow makes the charge dearer where Gmail gives less than the configured rate, see learned.
+func (c *charge) slow(user, project int64) {
+	c.user, c.shareUser, c.length = scaled(c.user, user), scaled(c.shareUser, user), scaled(c.length, user)
+	c.project, c.shareProject = scaled(c.project, project), scaled(c.shareProject, project)
 }
 
 // till is how long a bucket denies c that would have it wait: it may reserve near, or far when its class is below its share.
@@ -148,6 +163,9 @@ func refund(u *userState, p *projectState, now int64, l limits, c charge, d deci
 	u.records = append(u.records[:i], u.records[i+1:]...)
 	u.fullAt = giveBack(u.fullAt, u.end, now, l.user, d.user, d.taken)
 	p.fullAt = giveBack(p.fullAt, p.end, now, l.project, d.project, c.project)
+	if p.used < l.day {
+		p.used = max(p.used-c.units, 0)
+	}
 	return true
 }
 

@@ -83,6 +83,7 @@ func (h *history) reconfigure() {
 		c.UserLimit = []int64{300, 6000, 6001, 15_000, 1_000_000}[h.rnd.IntN(5)]
 		c.ProjectLimit = []int64{7000, 99_999, 1_200_000}[h.rnd.IntN(3)]
 		c.InFlight = 1 + h.rnd.IntN(12)
+		c.DailyLimit = []int64{0, 3000, 80_000_000}[h.rnd.IntN(3)]
 		c.Shares = map[gmailquota.Class]int{gmailquota.Realtime: 1 + h.rnd.IntN(50), gmailquota.Backfill: 1 + h.rnd.IntN(40)}
 		c.KeyTTL = time.Duration(1+h.rnd.IntN(9)) * 2 * time.Minute
 	})
@@ -156,7 +157,7 @@ func (h *history) together(first gmailquota.Step) {
 
 // note keeps what later steps refer to.
 func (h *history) note(s gmailquota.Step, d gmailquota.Decision) {
-	h.born = d[8]
+	h.born = d[9]
 	if d[6] > 0 {
 		h.tickets[[2]any{s.Account, s.Class}] = [2]int64{d[5], d[6]}
 	}
@@ -216,7 +217,7 @@ func (h *history) advance() {
 
 // told is what a process may remember, of the present state or of a lost one.
 func (h *history) told(old made) gmailquota.Told {
-	born := []int64{-1, 0, old.after[8], h.born}[h.rnd.IntN(4)]
+	born := []int64{-1, 0, old.after[9], h.born}[h.rnd.IntN(4)]
 	return gmailquota.Told{Born: born, US: []int64{0, h.rnd.Int64N(4_000_000), h.rnd.Int64N(50_000_000)}[h.rnd.IntN(3)]}
 }
 
@@ -269,6 +270,9 @@ func (h *history) random(account string) gmailquota.Step {
 	default:
 		s.Op = "penalize"
 		s.Scope = gmailquota.Scope(h.rnd.IntN(3))
+		if h.rnd.IntN(2) == 0 {
+			s.Admitted = h.model.Now - h.rnd.Int64N(5_000_000)
+		}
 		if h.rnd.IntN(2) == 0 {
 			s.Stated = h.rnd.Int64N(20_000_000)
 		}

@@ -13,6 +13,7 @@ const (
 	BucketInFlight       = "in-flight"       // too many calls of the user under way
 	BucketPenaltyUser    = "penalty-user"    // Gmail refused a call of the user
 	BucketPenaltyProject = "penalty-project" // Gmail refused a call for the project's sake
+	BucketDay            = "day"             // the project's units of the day are used up, see Config.DailyLimit
 )
 
 // ErrNoAccount is returned for a call that names no account to charge.

@@ -82,14 +82,14 @@ type Step struct {
 	Released         string
 	After            Decision // refund
 	Scope            Scope
-	Stated           int64
+	Stated, Admitted int64
 }
 
 // Told is what a process remembers of a bucket.
 type Told struct{ Born, US int64 }
 
 // Decision is a decision's numbers: code, wait, user, project, taken, ticket, the time, and the project's birth.
-type Decision [9]int64
+type Decision [10]int64
 
 func (s Step) charge(p plan) charge {
 	c := charge{id: s.ID, calls: s.Calls, class: s.Class, ahead: s.Ahead, patience: s.Patience, ticket: ticket{s.From, s.To}}
@@ -132,7 +132,7 @@ func (m *Model) Do(s Step) Decision {
 			udirty, pdirty = true, true
 		}
 		udirty, pdirty = udirty || u.lines != lines, pdirty || p.lines != projectLines
-		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to, m.Now, p.born}
+		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to, d.dayReached, m.Now, p.born}
 	case "refund":
 		a := s.After
 		if refund(u, p, m.Now, m.limits, s.charge(m.plan), decision{user: a[2], project: a[3], taken: a[4]}) {
@@ -141,7 +141,7 @@ func (m *Model) Do(s Step) Decision {
 		}
 	case "penalize":
 		before := *u
-		penalize(u, p, m.Now, m.limits, s.Scope, s.Stated)
+		penalize(u, p, m.Now, m.limits, refusal{s.Scope, s.Stated, s.Admitted})
 		pdirty = pdirty || s.Scope == ScopeProject
 		udirty = udirty || s.Scope == ScopeUser || s.Stated > 0 && s.Scope == ScopeConcurrency || u.cap != before.cap || u.capAt != before.capAt
 		out[0] = max(u.end, p.end, m.Now) - m.Now
@@ -213,9 +213,9 @@ func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
 	var args []any
 	switch s.Op {
 	case "refund":
-		args = []any{c.id, a[2], a[4], a[3], c.project}
+		args = []any{c.id, a[2], a[4], a[3], c.project, c.units}
 	case "penalize":
-		args = []any{s.Scope.String(), s.Stated}
+		args = []any{s.Scope.String(), s.Stated, s.Admitted}
 	case "release":
 		keys, args = keys[1:], []any{s.Released}
 	}

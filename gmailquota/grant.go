@@ -15,6 +15,7 @@ type Grant struct {
 	wait     time.Duration
 	charge   charge
 	decision decision
+	at       int64 // µs, by Redis' clock, when it may be made
 	where    place
 	ended    atomic.Bool
 }
@@ -46,6 +47,12 @@ func (gr *Grant) Release() {
 	case inLocal:
 		gr.guard.local.release(gr.account, gr.charge.id)
 	}
+}
+
+// Refused tells that Gmail refused the call: see Guard.Penalize. A call that was admitted before a pause belongs to the
+// refusals that began it, however late its answer comes.
+func (gr *Grant) Refused(ctx context.Context, r Refusal) error {
+	return gr.guard.penalize(ctx, gr.account, r, gr.at)
 }
 
 // Refund takes the charge back. It is for calls of which nothing reached Gmail: the connection could not be made, the

@@ -36,7 +36,7 @@ type Guard struct {
 
 	projectKey string
 	userPrefix string
-	common     [5]any // the arguments that every operation begins with, after its name
+	common     [6]any // the arguments that every operation begins with, after its name
 }
 
 // Option changes a Guard at its making.
@@ -78,7 +78,7 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 		rdb: rdb, script: redis.NewScript(scriptText), cfg: cfg, plan: p, now: time.Now, observe: func(Event) {},
 		projectKey: "gmailquota:{" + cfg.Project + "}:project",
 		userPrefix: "gmailquota:{" + cfg.Project + "}:user:",
-		common:     [5]any{p.user.cap, p.project.cap, p.inFlight, p.userMargin, p.longest},
+		common:     [6]any{p.user.cap, p.project.cap, p.inFlight, p.userMargin, p.longest, p.day},
 	}
 	for _, o := range opts {
 		o(g)
@@ -152,6 +152,9 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 		r.Turn.keep(r.Class, d.ticket)
 	}
 	gr.wait = time.Duration(d.wait) * time.Microsecond
+	if d.dayReached == 1 {
+		g.observe(Event{Kind: DayReached, Units: g.plan.day, Wait: nextDay(g.now()).Sub(g.now())})
+	}
 	g.counters.admitted.Add(1)
 	g.counters.units.Add(gr.units)
 	g.observe(Event{Kind: Admitted, Method: r.Method, Class: r.Class, Units: gr.units, Wait: gr.wait, Took: g.now().Sub(start)})
@@ -286,7 +289,7 @@ func (g *Guard) horizon(r Request) int64 {
 
 // price sets what units cost in these buckets.
 func (c *charge) price(units int64, user, project bucket, shares [classes]int64) {
-	c.user, c.project = user.cost(units), project.cost(units)
+	c.units, c.user, c.project = units, user.cost(units), project.cost(units)
 	c.shareUser, c.shareProject = (c.user*100+shares[c.class]-1)/shares[c.class], (c.project*100+shares[c.class]-1)/shares[c.class]
 	c.length = c.user * min(1+c.ahead, max(placeUS/c.user, 1))
 }

@@ -31,7 +31,7 @@ func newLocal(cfg Config, p plan, m *memory, now func() time.Time) (*local, erro
 	}
 	return &local{
 		clock: now, memory: m, plan: p, user: user, project: project, users: map[string]*userState{},
-		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1), p.longest},
+		limits: limits{user.cap, project.cap, max(int64(cfg.InFlight/cfg.Workers), 1), p.longest, 0},
 	}, nil
 }
 
@@ -91,11 +91,11 @@ func (l *local) refund(gr *Grant) {
 }
 
 // penalize applies a refusal that Redis could not be told.
-func (l *local) penalize(account string, scope Scope, stated int64) {
+func (l *local) penalize(account string, r refusal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u, now := l.open(account)
-	penalize(u, &l.state, now, l.limits, scope, stated)
+	penalize(u, &l.state, now, l.limits, r)
 }
 
 // debt is what Redis does not know of a bucket: calls reserved past it, and a refusal. The zero value is nothing.

@@ -19,10 +19,11 @@ const (
 	Refused                      // Gmail refused a call: Bucket (the penalty), Wait (until its end), Reason
 	Fallback                     // Redis gave no decision, the local buckets decide: Err
 	Unavailable                  // Redis gave no decision, and nobody else decides: Err; Wait if the call fails
+	DayReached                   // this process's call reached Config.DailyLimit: Units, Wait (until the day turns)
 )
 
 func (k EventKind) String() string {
-	return [...]string{"admitted", "denied", "refused", "fallback", "unavailable"}[k]
+	return [...]string{"admitted", "denied", "refused", "fallback", "unavailable", "day reached"}[k]
 }
 
 // Event is something that happened to one call. It names no account.
@@ -66,18 +67,27 @@ func (g *Guard) Stats() Stats {
 
 // BucketState is one bucket at one moment.
 type BucketState struct {
-	Tokens   int64         // units, to the nearest; negative while calls are reserved ahead
-	Capacity int64         // units
-	Refill   int64         // units a minute
-	FullIn   time.Duration // until Capacity is reached, if nobody asks
-	Penalty  time.Duration // what is left of the pause after a refusal
+	Tokens   int64 // units, to the nearest; negative while calls are reserved ahead
+	Capacity int64 // units
+	Refill   int64 // units a minute, as configured
+	// Effective is the refill for now: less than configured for a while after Gmail refused calls and stated no time.
+	Effective int64
+	FullIn    time.Duration // until Capacity is reached, if nobody asks
+	Penalty   time.Duration // what is left of the pause after a refusal
 }
 
 // Snapshot is what Redis holds for one account and its project.
 type Snapshot struct {
 	User, Project BucketState
+	Day           Day
 	InFlight      int // calls reserved or under way, all processes together
 	InFlightCap   int // lower than configured for a while after a concurrency refusal
+}
+
+// Day is what the project used of the day's units.
+type Day struct {
+	Used, Limit int64         // units; Limit 0: none is set
+	TurnsIn     time.Duration // in summer Gmail's own day turns an hour earlier
 }
 
 // Snapshot reads an account's state and changes nothing. An account or project that Redis does not know is shown as the
@@ -94,8 +104,9 @@ func (g *Guard) Snapshot(ctx context.Context, account string) (Snapshot, error) 
 	now, l := clock.Val().UnixMicro(), g.plan.limits()
 	p, u := g.read(stored, now, l)
 	return Snapshot{
-		User:     g.plan.user.state(u.fullAt, u.end, now),
-		Project:  g.plan.project.state(p.fullAt, p.end, now),
+		User:     g.plan.user.state(u.fullAt, &u.penalty, now),
+		Project:  g.plan.project.state(p.fullAt, &p.penalty, now),
+		Day:      p.today(now, l),
 		InFlight: int(u.live), InFlightCap: int(u.inFlightCap(now, l.inFlight)),
 	}, nil
 }
@@ -115,10 +126,12 @@ func (g *Guard) read(stored *redis.SliceCmd, now int64, l limits) (projectState,
 	return p, u
 }
 
-func (b bucket) state(fullAt, penaltyEnd, now int64) BucketState {
+func (b bucket) state(fullAt int64, s *penalty, now int64) BucketState {
+	rate := s.permille(now)
 	return BucketState{
-		Tokens: b.tokens(fullAt, now), Capacity: b.units, Refill: b.refill,
-		FullIn:  time.Duration(max(fullAt-now, 0)) * time.Microsecond,
-		Penalty: time.Duration(max(penaltyEnd-now, 0)) * time.Microsecond,
+		Tokens: b.tokens(fullAt, now) * rate / fullRate, Capacity: b.units * rate / fullRate, Refill: b.refill,
+		Effective: b.refill * rate / fullRate,
+		FullIn:    time.Duration(max(fullAt-now, 0)) * time.Microsecond,
+		Penalty:   time.Duration(max(s.end-now, 0)) * time.Microsecond,
 	}
 }

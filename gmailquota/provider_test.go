@@ -25,6 +25,7 @@ type market struct {
 	metered func(units int64) int64 // the provider's price of a call that the guard charged these units
 	refused int
 	asked   int
+	tells   bool // the guard is told what was refused
 	maxWait time.Duration
 	trace   func(*caller, gmailquota.Step, gmailquota.Decision)
 	byClass [3]int64 // units
@@ -99,23 +100,29 @@ func (m *market) ask(c *caller) {
 	}
 	price := c.price
 	c.price = 0
-	arrival := m.model.Now + d[1] + m.rnd.Int64N(m.cfg.Jitter.Microseconds()+1)
+	admitted := m.model.Now + d[1]
+	arrival := admitted + m.rnd.Int64N(m.cfg.Jitter.Microseconds()+1)
 	m.at(arrival, func() {
 		m.byClass[c.class] += price
-		m.arrive(c.account, m.metered(price))
+		m.arrive(c.account, m.metered(price), admitted)
 		m.ended[c.account] += id
 		m.at(m.model.Now+c.pause(m.rnd).Microseconds(), func() { m.ask(c) })
 	})
 }
 
-func (m *market) arrive(account string, units int64) {
+func (m *market) arrive(account string, units, admitted int64) {
 	since := time.Duration(m.model.Now-m.start) * time.Microsecond
-	m.units[account] += units
+	before := m.refused
 	for _, meter := range m.users[account] {
 		if !meter.Charge(since, units) {
 			m.refused++
 		}
 	}
+	if m.refused > before && m.tells {
+		m.model.Do(gmailquota.Step{Op: "penalize", Account: account, Admitted: admitted})
+		return
+	}
+	m.units[account] += units
 	for _, meter := range m.project {
 		if !meter.Charge(since, units) {
 			m.refused++
@@ -130,6 +137,7 @@ func (m *market) run(d time.Duration) {
 		m.model.Now = max(m.model.Now, e.at)
 		e.then()
 	}
+	m.model.Now = end
 }
 
 func always(*rand.Rand) time.Duration { return 0 }

@@ -67,7 +67,7 @@ func ParseRefusal(status int, header http.Header, data []byte, now time.Time) (R
 	switch {
 	case reason == "dailyLimitExceeded":
 		r.Scope = ScopeProject
-		r.Until = latest(r.Until, nextDay(now))
+		r.Until = latest(r.Until, latest(nextDay(now), now.Add(dailyLeast)))
 	case status == http.StatusForbidden && !throttleReason[reason]:
 		return Refusal{}, false
 	case strings.Contains(text, "concurrent"):
@@ -167,21 +167,20 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// nextDay is the next midnight in Pacific standard time, 08:00 UTC: in summer that is an hour after Gmail's day has
-// turned, which needs no table of time zones.
-func nextDay(now time.Time) time.Time {
-	day := now.UTC().Add(-8 * time.Hour).Truncate(24 * time.Hour)
-	return latest(day.Add(32*time.Hour), now.Add(dailyLeast))
-}
-
 // Penalize tells all processes that Gmail refused a call. A user's (or the project's) calls then wait until the stated
 // time, at most 24 h, or for a pause that doubles with each episode, 1 s to 5 min, if none was stated. Refusals during a
 // pause belong to its episode: only a later stated time moves the end. After it the bucket is empty, so that calls come
-// back one by one. A concurrency refusal halves the in-flight cap once an episode instead; each minute gives one back.
+// back one by one. A refusal that states no time also lowers the rate, see BucketState.Effective. A concurrency refusal
+// halves the in-flight cap once an episode instead; each minute gives one back. Use Grant.Refused where there is a grant.
 //
 // Without Redis the refusal counts in this process, and Redis is told with the account's next decision. The end of ctx
 // does not stop this: a refusal must not be lost. It takes at most Config.RedisTimeout.
 func (g *Guard) Penalize(ctx context.Context, account string, r Refusal) error {
+	return g.penalize(ctx, account, r, 0)
+}
+
+// penalize is Penalize for a call that was admitted at a µs of Redis' clock; 0: not known.
+func (g *Guard) penalize(ctx context.Context, account string, r Refusal, at int64) error {
 	if account == "" {
 		return ErrNoAccount
 	}
@@ -189,7 +188,7 @@ func (g *Guard) Penalize(ctx context.Context, account string, r Refusal) error {
 	if left := r.Until.Sub(g.now()); !r.Until.IsZero() && left > 0 {
 		us = min(left, maxStated).Microseconds()
 	}
-	answer, err := g.run(context.WithoutCancel(ctx), "penalize", []string{g.projectKey, g.userKey(account)}, r.Scope.String(), us)
+	answer, err := g.run(context.WithoutCancel(ctx), "penalize", []string{g.projectKey, g.userKey(account)}, r.Scope.String(), us, at)
 	e := Event{Kind: Refused, Bucket: BucketPenaltyUser, Reason: r.Reason, Wait: time.Duration(us) * time.Microsecond, Err: err}
 	switch r.Scope {
 	case ScopeProject:
@@ -198,7 +197,7 @@ func (g *Guard) Penalize(ctx context.Context, account string, r Refusal) error {
 		e.Bucket = BucketInFlight
 	}
 	if err != nil {
-		g.local.penalize(account, r.Scope, us)
+		g.local.penalize(account, refusal{scope: r.Scope, stated: us})
 		g.observe(e)
 		return &UnavailableError{Wait: g.breaker.left(), Err: err}
 	}

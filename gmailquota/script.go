@@ -1,14 +1,38 @@
 package gmailquota
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
 //go:embed script.lua
-var scriptText string
+var scriptSource string
+
+// scriptText is what Redis runs: with values for the names of constants, which would be made anew in each run and handed to
+// each function that uses them.
+var scriptText = inline(scriptSource)
+
+var (
+	constants = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (.*)\n`)
+	constant  = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
+)
+
+func inline(text string) string {
+	values := map[string]string{}
+	for _, m := range constants.FindAllStringSubmatch(text, -1) {
+		v := strings.Split(m[2], ", ")
+		for i, name := range strings.Split(m[1], ", ") {
+			values[name] = v[i]
+		}
+	}
+	return constant.ReplaceAllStringFunc(constants.ReplaceAllString(text, ""), func(name string) string {
+		return cmp.Or(values[name], name)
+	})
+}
 
 const (
 	layout     = "2" // of the stored states; script.lua describes it
@@ -27,7 +51,7 @@ func (c *charge) encode(holdUser, holdProject int64, user, project told, release
 		project.born = user.born
 	}
 	b := append(make([]byte, 0, 160+len(released)), c.id...)
-	b = appendNumbers(b, c.calls, int64(c.class), c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length)
+	b = appendNumbers(b, c.calls, int64(c.class), c.units, c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length)
 	b = append(b, '|')
 	if c.to > 0 {
 		b = appendNumbers(b, c.from, c.to)
@@ -54,7 +78,7 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 func (u *userState) encode() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %d %d %d|%s|%s|%s|", layout, u.fullAt, u.live, u.fair, u.epoch,
-		group(u.end, u.strikes, u.cap, u.capAt), group(u.shares[:]...), group(u.lines[:]...))
+		group(u.end, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt), group(u.shares[:]...), group(u.lines[:]...))
 	for _, r := range u.records {
 		fmt.Fprintf(&b, "%s%016d%03d", r.id, r.at, r.n)
 	}
@@ -62,8 +86,8 @@ func (u *userState) encode() string {
 }
 
 func (p *projectState) encode() string {
-	return fmt.Sprintf("%s %d %d %d %d %d|%s|%s|%s", layout, p.fullAt, p.born, p.epoch, p.users, p.previous,
-		group(p.end, p.strikes), group(p.shares[:]...), group(p.lines[:]...))
+	return fmt.Sprintf("%s %d %d %d %d %d %d %d|%s|%s|%s", layout, p.fullAt, p.born, p.epoch, p.users, p.previous, p.day, p.used,
+		group(p.end, p.strikes, p.rate, p.rateAt, p.ceiling), group(p.shares[:]...), group(p.lines[:]...))
 }
 
 // group writes numbers that are mostly zeros: then it is empty.
@@ -83,13 +107,13 @@ func group(numbers ...int64) string {
 func parseUser(s string) (u userState, ok bool) {
 	groups := strings.Split(s, "|")
 	var n [5]int64
-	var pause [4]int64
+	var pause [7]int64
 	if len(groups) != 5 || !parseHead(groups[0], n[:]) || !parseGroup(groups[1], pause[:]) || !parseGroup(groups[2], u.shares[:]) ||
 		!parseGroup(groups[3], u.lines[:]) || len(groups[4])%recordLen != 0 {
 		return userState{}, false
 	}
 	u.fullAt, u.live, u.fair, u.epoch = n[1], n[2], n[3], n[4]
-	u.penalty, u.cap, u.capAt = penalty{pause[0], pause[1]}, pause[2], pause[3]
+	u.penalty, u.cap, u.capAt = pauseOf(pause[:]), pause[5], pause[6]
 	for records := groups[4]; records != ""; records = records[recordLen:] {
 		at, err1 := strconv.ParseInt(records[idLen:idLen+16], 10, 64)
 		calls, err2 := strconv.ParseInt(records[idLen+16:recordLen], 10, 64)
@@ -103,16 +127,18 @@ func parseUser(s string) (u userState, ok bool) {
 
 func parseProject(s string) (p projectState, ok bool) {
 	groups := strings.Split(s, "|")
-	var n [6]int64
-	var pause [2]int64
+	var n [8]int64
+	var pause [5]int64
 	if len(groups) != 4 || !parseHead(groups[0], n[:]) || !parseGroup(groups[1], pause[:]) || !parseGroup(groups[2], p.shares[:]) ||
 		!parseGroup(groups[3], p.lines[:]) {
 		return projectState{}, false
 	}
-	p.fullAt, p.born, p.epoch, p.users, p.previous = n[1], n[2], n[3], n[4], n[5]
-	p.penalty = penalty{pause[0], pause[1]}
+	p.fullAt, p.born, p.epoch, p.users, p.previous, p.day, p.used = n[1], n[2], n[3], n[4], n[5], n[6], n[7]
+	p.penalty = pauseOf(pause[:])
 	return p, true
 }
+
+func pauseOf(n []int64) penalty { return penalty{n[0], n[1], learned{n[2], n[3], n[4]}} }
 
 func parseGroup(s string, out []int64) bool { return s == "" || parseNumbers(s, out) }
 

@@ -1,37 +1,86 @@
 -- The twin of core.go: a test holds both equal in every decision and stored number, so change them together.
 -- Times are microseconds, numbers are integers below 2^53 and are written with %d.
 --
--- A user's state is "2 fullAt live fair epoch|penaltyEnd strikes cap capAt|share0 share1 share2|line0 line1 line2|records",
--- the project's "2 fullAt born epoch users previous|penaltyEnd strikes|share0 share1 share2|line0 line1 line2"; a group of
--- zeros is left out. The leading 2 is the layout, and a state that does not match is a missing one. A record is 31
--- characters: 12 of the id (~ and 11 others; no ~ is anywhere else), 16 of the admission time, 3 of the calls under way.
+-- A user's state is "2 fullAt live fair epoch|penaltyEnd strikes rate rateAt ceiling cap capAt|share0 share1 share2|line0
+-- line1 line2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd strikes rate rateAt
+-- ceiling|share0 share1 share2|line0 line1 line2"; a group of zeros is left out. The leading 2 is the layout, and a state
+-- that does not match is a missing one. A record is 31 characters: 12 of the id (~ and 11 others; no ~ is anywhere else),
+-- 16 of the admission time, 3 of the calls under way.
 --
--- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon; then the op's. What is slow here is
--- the reading and writing of numbers: those that are rarely needed are read when they are.
+-- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon, units of a day; then the op's.
+--
+-- What Redis works at here is, in this order: making texts and numbers of each other, calls such as max() (a comparison
+-- costs a third), and making the functions anew in every run. So numbers that are rarely not 0 are in groups, the functions
+-- that a decision needs come first, and those that it rarely needs are within others. The names in capitals are replaced
+-- by their values before Redis sees this, see script.go.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
-local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 600000000
+local MINUTE, DAY, DAY_SHIFT = 60000000, 86400000000, 28800000000
+local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 10000000
 local PAUSE_MAX = 86400000000
-local CAP_EPISODE, CAP_GROW = 5000000, 60000000
+local CAP_EPISODE, CAP_GROW, CAP_MEMORY = 5000000, 60000000, 600000000
+local FULL_RATE, LEAST_RATE, FIRST_CUT, NEXT_CUT, FAST, SLOW = 1000, 10, 850, 920, 150, 10
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
 local USER = '^2 (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
-local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
+local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local sub, find, format, match = string.sub, string.find, string.format, string.match
 local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
-local margin, longest = tonumber(ARGV[5]), tonumber(ARGV[6])
+local margin, longest, dayUnits = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
--- repair ends what no refusal and no charge can have brought about: a clock was set back. It tells whether there was.
-local function repair(s, cap)
-  local e, full = s.e, s.full
-  if e > now + PAUSE_MAX then s.e = now end
-  local from = max(now, s.e)
-  if full > from + cap + longest then s.full = from + cap end
-  return s.e ~= e or s.full ~= full
+-- permille is the rate that Gmail seems to give: see learned.go.
+local function permille(s)
+  if s.rate == 0 then return FULL_RATE end
+  local function grow(rate, bound, perMinute, left)
+    if rate >= bound then return rate, left end
+    local need = floor((bound - rate) * MINUTE / perMinute)
+    if left >= need then return bound, left - need end
+    return rate + floor(left * perMinute / MINUTE), 0
+  end
+  local near, far = floor(s.ceiling * 970 / 1000), floor(s.ceiling * 1030 / 1000)
+  local rate, left = grow(s.rate, near, FAST, max(now - s.rateAt, 0))
+  rate, left = grow(rate, far, SLOW, left)
+  rate = grow(rate, FULL_RATE, FAST, left)
+  return min(rate, FULL_RATE)
+end
+
+local function forgotten(s)
+  if s.rate == 0 then return 0 end
+  local near, far = floor(s.ceiling * 970 / 1000), floor(s.ceiling * 1030 / 1000)
+  return s.rateAt + max(floor((near - s.rate) * MINUTE / FAST), 0)
+    + max(floor((min(far, FULL_RATE) - max(s.rate, near)) * MINUTE / SLOW), 0)
+    + max(floor((FULL_RATE - max(s.rate, far)) * MINUTE / FAST), 0)
+end
+
+local function scaled(cost, rate)
+  if rate == FULL_RATE then return cost end
+  return floor((cost * FULL_RATE + rate - 1) / rate)
+end
+
+-- settle ends what no refusal and no charge can have brought about, and forgets what is over. It returns whether a clock
+-- that was set back made it change something.
+local function settle(s, cap)
+  local repaired = false
+  if s.e > 0 or s.rate > 0 then
+    if s.e > now + PAUSE_MAX then s.e, repaired = now, true end
+    if s.rateAt > max(now, s.e) then s.rateAt, repaired = now, true end
+    if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
+    if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
+  end
+  local from = s.e > now and s.e or now
+  if s.full > from + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest then return from + cap, true end
+  return s.full, repaired
+end
+
+-- lasts is until when there is something to remember.
+local function lasts(s)
+  if s.e == 0 and s.rate == 0 then return s.full end
+  return max(s.full, s.e > 0 and s.e + STRIKE_MEMORY or 0, forgotten(s))
 end
 
 -- classes reads a group of a time each; those that are not after since are 0.
@@ -53,62 +102,59 @@ local function group(t)
   return format('%d %d %d', a, b, c)
 end
 
-local function use(t, cost)
-  if t == 0 then return now + cost end
-  if t <= now then return t + cost end
-  return max(t, now + cost)
-end
-
 local function loadProject(s)
-  local full, born, epoch, users, previous, pause, share, line = match(s or '', PROJECT)
-  local e, strikes = 0, 0
+  local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
+  local e, strikes, rate, rateAt, ceiling = 0, 0, 0, 0, 0
   if full then
     share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
-    if pause ~= '' then e, strikes = match(pause, '^(%d+) (%d+)$') end
+    if pause ~= '' then e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$') end
   end
   if not (full and share and line and e) then
-    return {full = now + capP, born = now, e = 0, strikes = 0, share = {0, 0, 0}, line = {0, 0, 0}, epoch = 0, users = 0,
-      previous = 0, dirty = true, missing = true}
+    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = 0, used = 0, e = 0, strikes = 0, rate = 0,
+      rateAt = 0, ceiling = 0, share = {0, 0, 0}, line = {0, 0, 0}, dirty = true, missing = true}
   end
-  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, e = e + 0,
-    strikes = strikes + 0, share = share, line = line}
-  p.dirty = repair(p, capP)
+  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
+    used = used + 0, e = e + 0, strikes = strikes + 0, rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0,
+    share = share, line = line}
+  p.full, p.dirty = settle(p, capP)
   if p.born > now then p.born, p.dirty = now, true end
   if p.dirty then p.share, p.line = {0, 0, 0}, {0, 0, 0} end
   return p
 end
 
 local function saveProject(key, p)
-  local t, pause = p.full, ''
-  if p.strikes > 0 then t = max(t, p.e + STRIKE_MEMORY) end
-  if p.e > 0 or p.strikes > 0 then pause = format('%d %d', p.e, p.strikes) end
-  redis.call('SET', key, format('2 %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, pause,
-    group(p.share), group(p.line)), 'PX', format('%d', ceil(max(t - now + margin, PROJECT_LIFE) / 1000)))
+  local pause, life = '', lasts(p) - now + margin
+  if life < PROJECT_LIFE then life = PROJECT_LIFE end
+  if p.e > 0 or p.rate > 0 then pause = format('%d %d %d %d %d', p.e, p.strikes, p.rate, p.rateAt, p.ceiling) end
+  redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day,
+    p.used, pause, group(p.share), group(p.line)), 'PX', format('%d', ceil(life / 1000)))
 end
 
+-- prune forgets calls that are over. u.last is the last record's time.
 local function prune(u)
   local recs, i, n = u.recs, 1, #u.recs
-  while n > 0 and tonumber(sub(recs, n - 18, n - 3)) > now + longest do
-    u.live = u.live - tonumber(sub(recs, n - 2, n))
+  while n > 0 do
+    u.last = sub(recs, n - 18, n - 3) + 0
+    if u.last <= now + longest then break end
+    u.live = u.live - sub(recs, n - 2, n)
     n, u.dirty = n - RECORD, true
   end
-  while i < n and tonumber(sub(recs, i + 12, i + 27)) + LEASE <= now do
-    u.live = u.live - tonumber(sub(recs, i + 28, i + 30))
+  while i < n and sub(recs, i + 12, i + 27) + LEASE <= now do
+    u.live = u.live - sub(recs, i + 28, i + 30)
     i = i + RECORD
   end
   if i > 1 or n < #recs then u.recs = sub(recs, i, n) end
 end
 
 local function insert(u, id, at, n)
-  local text = format('%016d', at)
   local recs = u.recs
   local i = #recs
-  while i > 0 and sub(recs, i - 18, i - 3) > text do i = i - RECORD end
-  local rec = id .. text .. format('%03d', n)
-  if i == #recs then
-    u.recs = recs .. rec
-  else
+  local rec = format('%s%016d%03d', id, at, n)
+  if i > 0 and at < u.last then
+    while i > 0 and sub(recs, i - 18, i - 3) + 0 > at do i = i - RECORD end
     u.recs = sub(recs, 1, i) .. rec .. sub(recs, i + 1)
+  else
+    u.recs, u.last = recs .. rec, at
   end
 end
 
@@ -119,14 +165,16 @@ end
 
 local function loadUser(s, born)
   local full, live, fair, epoch, pause, share, line, recs = match(s or '', USER)
-  local e, strikes, cap, capAt = 0, 0, 0, 0
+  local e, strikes, rate, rateAt, ceiling, cap, capAt = 0, 0, 0, 0, 0, 0, 0
   if full then
     share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
-    if pause ~= '' then e, strikes, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+)$') end
+    if pause ~= '' then
+      e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    end
   end
   if not (full and share and line and e and #recs % RECORD == 0) then
-    local u = {full = 0, e = 0, strikes = 0, cap = 0, capAt = 0, live = 0, share = {0, 0, 0}, line = {0, 0, 0}, fair = 0,
-      epoch = 0, recs = '', missing = true}
+    local u = {full = 0, live = 0, fair = 0, epoch = 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0,
+      capAt = 0, share = {0, 0, 0}, line = {0, 0, 0}, recs = '', missing = true}
     if now - born < YOUNG then
       u.full, u.dirty = now + capU, true
       restart(u, now)
@@ -134,8 +182,9 @@ local function loadUser(s, born)
     return u
   end
   local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = e + 0, strikes = strikes + 0,
-    cap = cap + 0, capAt = capAt + 0, share = share, line = line, recs = recs}
-  u.dirty = repair(u, capU)
+    rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0, cap = cap + 0, capAt = capAt + 0, share = share, line = line,
+    recs = recs}
+  u.full, u.dirty = settle(u, capU)
   if u.capAt > now then u.capAt, u.dirty = now, true end
   if recs ~= '' then prune(u) end
   if u.dirty then u.share, u.line, u.fair = {0, 0, 0}, {0, 0, 0}, 0 end
@@ -144,16 +193,15 @@ local function loadUser(s, born)
 end
 
 local function saveUser(key, u)
-  local t, n, l, pause = u.full, #u.recs, u.line, ''
-  if u.strikes > 0 then t = max(t, u.e + STRIKE_MEMORY) end
-  if u.cap > 0 then t = max(t, u.capAt + STRIKE_MEMORY) end
-  if n > 0 then t = max(t, sub(u.recs, n - 18, n - 3) + LEASE) end
+  local t, l, pause = lasts(u), u.line, ''
+  if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
+  if u.recs ~= '' and t < u.last + LEASE then t = u.last + LEASE end
   t = max(t, l[1], l[2], l[3], now)
-  if u.e > 0 or u.strikes > 0 or u.cap > 0 or u.capAt > 0 then
-    pause = format('%d %d %d %d', u.e, u.strikes, u.cap, u.capAt)
+  if u.e > 0 or u.rate > 0 or u.cap > 0 then
+    pause = format('%d %d %d %d %d %d %d', u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt)
   end
-  redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|%s', u.full, u.live, u.fair, u.epoch, pause, group(u.share),
-    group(l), u.recs), 'PX', format('%d', ceil((t - now + margin) / 1000)))
+  redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|', u.full, u.live, u.fair, u.epoch, pause, group(u.share), group(l))
+    .. u.recs, 'PX', format('%d', ceil((t - now + margin) / 1000)))
 end
 
 local function release(u, ids)
@@ -187,30 +235,16 @@ local function seen(u, p)
   u.dirty, p.dirty = true, true
 end
 
-local function place(u, p, c, wait, fair, byProject)
-  local k = c.class
-  local line, from, length = u.line[k], now + max(wait, fair), c.length
-  if byProject and wait > 0 and fair <= wait and not c.counts and c.patience > 0 then
-    from = max(from, min(p.line[k], from + LINE))
-    p.line[k], p.dirty = from + c.project, true
-  end
-  if c.counts then
-    from = max(from, c.from)
-    length = max(c.to - max(c.from, now), c.user)
-  else
-    from = max(from, min(line, from + LINE))
-    if from - now > c.patience then return 0, 0 end
-  end
-  if from + length > line then
-    u.line[c.class], u.dirty = from + length, true
-  end
-  return from, from + length
+local function use(t, cost)
+  if t == 0 then return now + cost end
+  if t <= now then return t + cost end
+  return max(t, now + cost)
 end
 
 local function denial(u, p, c, byProject, wait, turn, fair, crowded)
   if crowded and max(wait, turn) < IN_FLIGHT_RETRY then
     local retry = min(tonumber(sub(u.recs, 13, 28)) + LEASE - now, IN_FLIGHT_RETRY)
-    if retry >= max(wait, turn) then return 3, retry, 0, 0, retry, 0, 0 end
+    if retry >= max(wait, turn) then return 3, retry, 0, 0, retry, 0, 0, 0 end
   end
   local code = 1
   if byProject and wait > 0 then
@@ -218,9 +252,28 @@ local function denial(u, p, c, byProject, wait, turn, fair, crowded)
   elseif u.e > now then
     code = 4
   end
-  local from, to = place(u, p, c, wait, fair, byProject)
-  if to == 0 then return code, max(wait, turn), 0, 0, wait, 0, 0 end
-  return code, from - now, 0, 0, wait, from, to
+  local function place()
+    local k = c.class
+    local line, from, length = u.line[k], now + max(wait, fair), c.length
+    if byProject and wait > 0 and fair <= wait and not c.counts and c.patience > 0 then
+      from = max(from, min(p.line[k], from + LINE))
+      p.line[k], p.dirty = from + c.project, true
+    end
+    if c.counts then
+      from = max(from, c.from)
+      length = max(c.to - max(c.from, now), c.user)
+    else
+      from = max(from, min(line, from + LINE))
+      if from - now > c.patience then return 0, 0 end
+    end
+    if from + length > line then
+      u.line[c.class], u.dirty = from + length, true
+    end
+    return from, from + length
+  end
+  local from, to = place()
+  if to == 0 then return code, max(wait, turn), 0, 0, wait, 0, 0, 0 end
+  return code, from - now, 0, 0, wait, from, to, 0
 end
 
 -- denied is how long a bucket denies c that would have it wait.
@@ -228,15 +281,38 @@ local function denied(c, wait, share)
   return min(wait - c.near, max(share - now, wait - c.far))
 end
 
+-- restOfDay is how long the day's units are used up.
+local function restOfDay(p)
+  local day = floor((now - DAY_SHIFT) / DAY)
+  if p.day ~= day then p.day, p.used = day, 0 end
+  if dayUnits == 0 or p.used < dayUnits then return 0 end
+  return (p.day + 1) * DAY + DAY_SHIFT - now
+end
+
+-- slow makes the charge dearer where Gmail gives less than the configured rate.
+local function slow(c, u, p)
+  if u.rate > 0 then
+    local rate = permille(u)
+    c.user, c.shareU, c.length = scaled(c.user, rate), scaled(c.shareU, rate), scaled(c.length, rate)
+  end
+  if p.rate > 0 then
+    local rate = permille(p)
+    c.project, c.shareP = scaled(c.project, rate), scaled(c.shareP, rate)
+  end
+end
+
 local function decide(u, p, c)
   local i = find(u.recs, c.id, 1, true)
   if i then
-    return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0
+    return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0, 0
   end
+  local rest = restOfDay(p)
+  if rest > 0 and c.class == 1 then return 6, rest, 0, 0, rest, 0, 0, 0 end
+  slow(c, u, p)
   local k, active = c.class, max(p.users, p.previous, 1)
-  local userWait = max(u.full, now) + c.user - now - capU
+  local userWait = max(u.full, now) + c.user - now - max(capU, c.user)
   local full = max(p.full, now) + c.project
-  local projectWait = full - now - capP
+  local projectWait = full - now - max(capP, c.project)
   local userDenies = denied(c, userWait, u.share[k])
   local fair = 0
   if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
@@ -265,7 +341,10 @@ local function decide(u, p, c)
     from, to = now, now + c.to - c.from
     if u.line[k] == c.to then u.line[k] = to end
   end
-  return 0, wait, u.full, full, u.full - before, from, to
+  local dayBefore = p.used
+  p.used = p.used + c.units
+  local reached = dayBefore < dayUnits and p.used >= dayUnits and 1 or 0
+  return 0, wait, u.full, full, u.full - before, from, to, reached
 end
 
 -- recall: see recall.go.
@@ -290,12 +369,10 @@ local function recall(u, p, bornU, usU, bornP, usP)
   end
 end
 
--- A request: see charge.encode. c.counts: its ticket is one. What rides on it comes first, see local.go and recall.go.
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
-
+-- acquire decides on a request, see charge.encode, after what rides on it. c.counts: its ticket is one.
 local function acquire(u, p, s, borns)
-  local id, calls, class, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP, ended =
-    match(s, REQUEST)
+  local id, calls, class, units, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP,
+    ended = match(s, REQUEST)
   if holds ~= '' then
     local holdU, holdP = match(holds, '(%d+) (%d+)')
     if holdU + 0 > 0 then u.e, u.dirty = max(u.e, now + holdU), true end
@@ -307,8 +384,9 @@ local function acquire(u, p, s, borns)
   end
   if ended ~= '' then release(u, ended) end
   seen(u, p)
-  local c = {id = id, calls = calls + 0, class = class + 1, user = user + 0, project = project + 0, near = near + 0,
-    far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0, counts = false}
+  local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0,
+    near = near + 0, far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0,
+    counts = false}
   if ticket ~= '' then
     local from, to = match(ticket, '(%d+) (%d+)')
     c.from, c.to = from + 0, to + 0
@@ -317,19 +395,19 @@ local function acquire(u, p, s, borns)
   return decide(u, p, c)
 end
 
--- acquire decides for KEYS[2] and on, a request each in ARGV from 7 on, one after the other: a user may come several times.
--- The answer is seven numbers a decision, then the time and the project's birth.
+-- acquire: KEYS[2] and on are users, each with a request in ARGV from 8 on. They are decided one after the other, and a user
+-- may come several times. The answer is eight numbers a decision, then the time and the project's birth.
 if ARGV[1] == 'acquire' then
   local stored = redis.call('MGET', unpack(KEYS))
   local p = loadProject(stored[1])
-  local users, answer, n, borns = {}, {}, 0, format('%d %d', p.born, p.born)
+  local users, answer, n, borns = {}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, format('%d %d', p.born, p.born)
   for k = 2, #KEYS do
     local key = KEYS[k]
     local u = users[key] or loadUser(stored[k], p.born)
     users[key] = u
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7] =
-      acquire(u, p, ARGV[5 + k], borns)
-    n, u.missing, p.missing = n + 7, nil, nil
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7], answer[n + 8] =
+      acquire(u, p, ARGV[6 + k], borns)
+    n, u.missing, p.missing = n + 8, nil, nil
   end
   if p.dirty then saveProject(KEYS[1], p) end
   for key, u in pairs(users) do
@@ -346,58 +424,62 @@ local function giveBack(full, e, cap, after, taken)
 end
 
 local function refund(u, p)
-  local i = find(u.recs, ARGV[7], 1, true)
+  local i = find(u.recs, ARGV[8], 1, true)
   if not i then return {0} end
   local n = tonumber(sub(u.recs, i + 28, i + 30))
   if n == 0 then return {0} end
   u.live = u.live - n
   u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
-  u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[8]), tonumber(ARGV[9]))
-  p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[10]), tonumber(ARGV[11]))
+  u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[9]), tonumber(ARGV[10]))
+  p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[11]), tonumber(ARGV[12]))
+  if p.used < dayUnits then p.used = max(p.used - tonumber(ARGV[13]), 0) end
   u.dirty, p.dirty = true, true
   return {1}
 end
 
-local function strike(s, cap, stated)
+local function strike(s, cap, stated, admitted)
   s.dirty = true
-  if now < s.e then
-    if now + stated <= s.e then return end
+  if now < s.e or 0 < admitted and admitted < s.e then
+    if stated == 0 or now + stated <= s.e then return end
     s.e = now + stated
   else
-    if now - s.e >= STRIKE_MEMORY then s.strikes = 0 end
     local pause = STRIKE_MAX
     if s.strikes < 9 then
       pause = min(STRIKE_BASE * 2 ^ s.strikes, STRIKE_MAX)
       s.strikes = s.strikes + 1
     end
     s.e = now + max(pause, stated)
+    if stated == 0 then
+      local rate = permille(s)
+      s.rate, s.rateAt, s.ceiling = max(floor(rate * (s.rate == 0 and FIRST_CUT or NEXT_CUT) / 1000), LEAST_RATE), s.e, rate
+    end
   end
   s.full = max(s.full, s.e + cap)
 end
 
-local function crowd(u)
-  if u.cap > 0 and now - u.capAt < CAP_EPISODE then return end
+local function crowd(u, admitted)
+  if u.cap > 0 and (now - u.capAt < CAP_EPISODE or 0 < admitted and admitted < u.capAt) then return end
   u.cap, u.capAt, u.dirty = max(floor(inFlightCap(u) / 2), 1), now, true
 end
 
 local function penalize(u, p)
-  local scope, stated = ARGV[7], tonumber(ARGV[8])
+  local scope, stated, admitted = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
   if scope == 'project' then
-    strike(p, capP, stated)
+    strike(p, capP, stated, admitted)
   else
-    if scope == 'concurrency' then crowd(u) end
-    if scope == 'user' or stated > 0 then strike(u, capU, stated) end
+    if scope == 'concurrency' then crowd(u, admitted) end
+    if scope == 'user' or stated > 0 then strike(u, capU, stated, admitted) end
   end
   return {max(u.e, p.e, now) - now}
 end
 
--- release needs no project: KEYS are users, each with the ids that ended in ARGV from 7 on.
+-- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.
 if ARGV[1] == 'release' then
   for k = 1, #KEYS do
     local s = redis.call('GET', KEYS[k])
     if s then
       local u = loadUser(s, 0)
-      release(u, ARGV[6 + k])
+      release(u, ARGV[7 + k])
       if u.dirty then saveUser(KEYS[k], u) end
     end
   end

@@ -59,9 +59,10 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 		g.releases.add(gr.account, released)
 		return decision{}, err
 	}
-	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}}
+	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}, answer[7]}
 	now = g.now().UnixMicro()
-	clock, born := answer[7], answer[8]
+	clock, born := answer[8], answer[9]
+	gr.at = clock + d.wait
 	for i, full := range [2]int64{d.user, d.project} {
 		told[i] = known{born, max(told[i].full, now+full-clock)}
 	}
@@ -79,7 +80,7 @@ func (g *Guard) remembered(account string, now int64) (before, all [2]known, owe
 	owed[0], owed[1] = g.local.debt(account, now)
 	for i, capUS := range [2]int64{g.plan.user.cap, g.plan.project.cap} {
 		all[i] = before[i]
-		all[i].full = reachable(all[i].full, 0, now, capUS, g.plan.longest) // this clock may have been set back
+		all[i].full = reachable(all[i].full, &penalty{}, now, capUS, g.plan.longest) // this clock may have been set back
 		if owed[i].any {
 			all[i] = known{-1, max(all[i].full, now+owed[i].us+capUS)}
 		}
@@ -117,7 +118,7 @@ func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decis
 func (g *Guard) refundShared(ctx context.Context, gr *Grant) {
 	d := gr.decision
 	_, err := g.run(ctx, "refund", []string{g.projectKey, g.userKey(gr.account)},
-		gr.charge.id, d.user, d.taken, d.project, gr.charge.project)
+		gr.charge.id, d.user, d.taken, d.project, gr.charge.project, gr.units)
 	if err != nil {
 		g.releases.add(gr.account, gr.charge.id)
 	}

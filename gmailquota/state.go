@@ -66,6 +66,8 @@ type projectState struct {
 	epoch    int64          // the present one's number
 	users    int64          // that asked in it
 	previous int64          // that asked in the one before
+	day      int64          // see today
+	used     int64          // units charged on that day
 }
 
 // newProject starts empty: a missing key may be lost state.
@@ -89,7 +91,7 @@ func newUser(now int64, p *projectState, l limits) userState {
 func (u *userState) settle(now int64, l limits) (repaired bool) {
 	fullAt, capAt := u.fullAt, u.capAt
 	paused := u.penalty.settle(now)
-	u.fullAt = reachable(u.fullAt, u.end, now, l.user, l.longest)
+	u.fullAt = reachable(u.fullAt, &u.penalty, now, l.user, l.longest)
 	u.capAt = min(u.capAt, now)
 	repaired = paused || u.fullAt != fullAt || u.capAt != capAt
 	for n := len(u.records); n > 0 && u.records[n-1].at > now+l.longest; n-- {
@@ -111,7 +113,7 @@ func (u *userState) settle(now int64, l limits) (repaired bool) {
 func (p *projectState) settle(now int64, l limits) (repaired bool) {
 	fullAt, born := p.fullAt, p.born
 	repaired = p.penalty.settle(now)
-	p.fullAt = reachable(p.fullAt, p.end, now, l.project, l.longest)
+	p.fullAt = reachable(p.fullAt, &p.penalty, now, l.project, l.longest)
 	p.born = min(p.born, now)
 	repaired = repaired || p.fullAt != fullAt || p.born != born
 	for k := range classes {
@@ -131,9 +133,9 @@ func future(t, now int64) int64 {
 	return t
 }
 
-func reachable(fullAt, penaltyEnd, now, capUS, longest int64) int64 {
-	from := max(now, penaltyEnd)
-	if fullAt > from+capUS+longest {
+func reachable(fullAt int64, s *penalty, now, capUS, longest int64) int64 {
+	from := max(now, s.end)
+	if fullAt > from+scaled(capUS, s.slowest())+longest {
 		return from + capUS
 	}
 	return fullAt
@@ -182,12 +184,9 @@ func (u *userState) release(id string) bool {
 
 // until is when u has nothing left to remember.
 func (u *userState) until() int64 {
-	t := u.fullAt
-	if u.strikes > 0 {
-		t = max(t, u.end+strikeMemoryUS)
-	}
+	t := max(u.fullAt, u.penalty.until())
 	if u.cap > 0 {
-		t = max(t, u.capAt+strikeMemoryUS)
+		t = max(t, u.capAt+capMemoryUS)
 	}
 	if n := len(u.records); n > 0 {
 		t = max(t, u.records[n-1].at+leaseUS)
@@ -196,11 +195,7 @@ func (u *userState) until() int64 {
 }
 
 func (p *projectState) until() int64 {
-	t := p.fullAt
-	if p.strikes > 0 {
-		t = max(t, p.end+strikeMemoryUS)
-	}
-	return t
+	return max(p.fullAt, p.penalty.until())
 }
 
 // ttl is how many ms a user's key lives from now.

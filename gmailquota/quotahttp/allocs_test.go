@@ -21,8 +21,6 @@ func (a admitting) Wait(context.Context, gmailquota.Request, time.Duration) (*gm
 	return a.grant, nil
 }
 
-func (a admitting) Penalize(context.Context, string, gmailquota.Refusal) error { return nil }
-
 func (a admitting) Price(string) (int64, error) { return 40, nil }
 
 // answering is a network that allocates nothing.

@@ -18,7 +18,6 @@ import (
 // Guard is what a Transport asks; *gmailquota.Guard is one.
 type Guard interface {
 	Wait(ctx context.Context, r gmailquota.Request, limit time.Duration) (*gmailquota.Grant, error)
-	Penalize(ctx context.Context, account string, r gmailquota.Refusal) error
 	Price(method string) (int64, error)
 }
 
@@ -51,7 +50,7 @@ const refusalBody = 64 << 10
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var sent progress
 	out := req.WithContext(httptrace.WithClientTrace(req.Context(), sent.trace()))
-	grant, account, err := t.admit(out)
+	grant, err := t.admit(out)
 	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // a RoundTripper closes the body, also on errors
@@ -66,16 +65,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		grant.Release()
 		return nil, err
 	}
-	t.report(out, account, resp)
+	t.report(out, grant, resp)
 	resp.Body = &releasingBody{ReadCloser: resp.Body, grant: grant}
 	return resp, nil
 }
 
 // admit prices the request and waits for its grant.
-func (t *Transport) admit(req *http.Request) (*gmailquota.Grant, string, error) {
+func (t *Transport) admit(req *http.Request) (*gmailquota.Grant, error) {
 	account, class, ok := gmailquota.CallFrom(req.Context())
 	if !ok || account == "" {
-		return nil, "", gmailquota.ErrNoAccount
+		return nil, gmailquota.ErrNoAccount
 	}
 	r := gmailquota.Request{Account: account, Class: class}
 	var err error
@@ -86,10 +85,9 @@ func (t *Transport) admit(req *http.Request) (*gmailquota.Grant, string, error) 
 		r.Method, err = Method(req.Method, req.URL)
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	grant, err := t.Guard.Wait(req.Context(), r, t.MaxWait)
-	return grant, account, err
+	return t.Guard.Wait(req.Context(), r, t.MaxWait)
 }
 
 func (t *Transport) base() http.RoundTripper {
@@ -108,7 +106,7 @@ func (e *NotSentError) Error() string { return "not sent: " + e.Err.Error() }
 func (e *NotSentError) Unwrap() error { return e.Err }
 
 // report tells the Guard of refusals. It reads what it needs of the body and puts it back.
-func (t *Transport) report(req *http.Request, account string, resp *http.Response) {
+func (t *Transport) report(req *http.Request, grant *gmailquota.Grant, resp *http.Response) {
 	now := time.Now
 	if t.Now != nil {
 		now = t.Now
@@ -124,7 +122,7 @@ func (t *Transport) report(req *http.Request, account string, resp *http.Respons
 	}
 	for _, r := range refusals {
 		// An error means that Redis was away; the guard remembers, and the answer is the caller's either way.
-		_ = t.Guard.Penalize(context.WithoutCancel(req.Context()), account, r)
+		_ = grant.Refused(context.WithoutCancel(req.Context()), r)
 	}
 }
 

@@ -31,6 +31,7 @@ type world struct {
 	client    *http.Client
 	url       string
 	calls     int
+	refusals  []string // the buckets that Gmail's refusals stop
 }
 
 // newWorld's bucket is full: 100 units.
@@ -45,7 +46,11 @@ func newWorld(t *testing.T, answer http.HandlerFunc) *world {
 	w.url = server.URL
 	cfg := gmailquota.DefaultConfig()
 	cfg.FailOpen, cfg.RedisTimeout = false, 10*time.Second
-	g, err := gmailquota.New(w.redis.Client, cfg, gmailquota.WithClock(w.redis.Now))
+	g, err := gmailquota.New(w.redis.Client, cfg, gmailquota.WithClock(w.redis.Now), gmailquota.WithObserver(func(e gmailquota.Event) {
+		if e.Kind == gmailquota.Refused {
+			w.refusals = append(w.refusals, e.Bucket)
+		}
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,15 +349,15 @@ func TestRefusalsWithinABatchAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		parts   []string
 		cut     bool
-		told    []gmailquota.Scope
+		told    []string
 		penalty bool // until later
 	}{
 		"none":                    {parts: []string{fine, noRight, rubbish, fine}},
-		"one of three":            {parts: []string{fine, fmt.Sprintf(user, later), fine}, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: true},
-		"the same, told once":     {parts: []string{fmt.Sprintf(user, earlier), fmt.Sprintf(user, later), fmt.Sprintf(user, earlier)}, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: true},
-		"two kinds":               {parts: []string{crowd, fmt.Sprintf(user, later), crowd}, told: []gmailquota.Scope{gmailquota.ScopeConcurrency, gmailquota.ScopeUser}, penalty: true},
-		"after what is no answer": {parts: []string{rubbish, fmt.Sprintf(user, later)}, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: true},
-		"the answer is cut off":   {parts: []string{fmt.Sprintf(user, later), fine}, cut: true, told: []gmailquota.Scope{gmailquota.ScopeUser}, penalty: true},
+		"one of three":            {parts: []string{fine, fmt.Sprintf(user, later), fine}, told: []string{gmailquota.BucketPenaltyUser}, penalty: true},
+		"the same, told once":     {parts: []string{fmt.Sprintf(user, earlier), fmt.Sprintf(user, later), fmt.Sprintf(user, earlier)}, told: []string{gmailquota.BucketPenaltyUser}, penalty: true},
+		"two kinds":               {parts: []string{crowd, fmt.Sprintf(user, later), crowd}, told: []string{gmailquota.BucketInFlight, gmailquota.BucketPenaltyUser}, penalty: true},
+		"after what is no answer": {parts: []string{rubbish, fmt.Sprintf(user, later)}, told: []string{gmailquota.BucketPenaltyUser}, penalty: true},
+		"the answer is cut off":   {parts: []string{fmt.Sprintf(user, later), fine}, cut: true, told: []string{gmailquota.BucketPenaltyUser}, penalty: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -366,8 +371,6 @@ func TestRefusalsWithinABatchAreReported(t *testing.T) {
 				rw.Header().Set("Content-Type", "multipart/mixed; boundary="+boundary)
 				_, _ = io.WriteString(rw, b.String())
 			})
-			told := &listening{Guard: w.guard}
-			w.transport.Guard = told
 			resp, err := w.client.Do(batchRequest(t, w.url, "GET /gmail/v1/users/me/profile", "GET /gmail/v1/users/me/profile"))
 			if err != nil {
 				t.Fatal(err)
@@ -377,8 +380,8 @@ func TestRefusalsWithinABatchAreReported(t *testing.T) {
 			if string(body) != b.String() || err != nil {
 				t.Errorf("the answer became %q, %v", body, err)
 			}
-			if !slices.Equal(told.scopes, c.told) {
-				t.Errorf("told %v; want %v", told.scopes, c.told)
+			if !slices.Equal(w.refusals, c.told) {
+				t.Errorf("told of %v; want %v", w.refusals, c.told)
 			}
 			var pause time.Duration
 			if c.penalty {
@@ -389,15 +392,4 @@ func TestRefusalsWithinABatchAreReported(t *testing.T) {
 			}
 		})
 	}
-}
-
-// listening notes what a guard is told.
-type listening struct {
-	quotahttp.Guard
-	scopes []gmailquota.Scope
-}
-
-func (l *listening) Penalize(ctx context.Context, account string, r gmailquota.Refusal) error {
-	l.scopes = append(l.scopes, r.Scope)
-	return l.Guard.Penalize(ctx, account, r)
 }

@@ -136,6 +136,84 @@ func (s *suite) atTheSameMoment() {
 	s.pause(workers[0], "a", 2*time.Second) // the 60 were one strike
 }
 
+// The calls under way when Gmail refuses are refused with it, and some answers come after the pause.
+// rowboatlabs/rowboat#949
+func (s *suite) lateAnswer() {
+	g := s.ready()
+	first, late := s.admit(g, now("a", "getProfile")), s.admit(g, now("a", "getProfile"))
+	crowded := s.admit(g, now("b", "getProfile"))
+	refused := func(gr *gmailquota.Grant, scope gmailquota.Scope) {
+		if err := gr.Refused(ctx, gmailquota.Refusal{Scope: scope}); err != nil {
+			s.Fatal(err)
+		}
+		gr.Release()
+	}
+	s.r.Advance(time.Millisecond)
+	refused(first, gmailquota.ScopeUser)
+	refused(s.admit(g, now("b", "getProfile")), gmailquota.ScopeConcurrency)
+	s.r.Advance(6 * time.Second)
+	refused(late, gmailquota.ScopeUser)
+	refused(crowded, gmailquota.ScopeConcurrency)
+	s.pause(g, "a", 0)
+	if n := s.snapshot(g, "b").InFlightCap; n != 5 {
+		s.Errorf("the in-flight cap is %d; want half of 10", n)
+	}
+	s.r.Advance(time.Second)
+	refused(s.admit(g, now("a", "getProfile")), gmailquota.ScopeUser)
+	s.pause(g, "a", 2*time.Second) // a second episode
+}
+
+func (s *suite) effective(g *gmailquota.Guard, account string, want int64) {
+	s.Helper()
+	if b := s.snapshot(g, account).User; b.Effective != b.Refill*want/1000 {
+		s.Fatalf("%d of %d units a minute; want %d ‰", b.Effective, b.Refill, want)
+	}
+}
+
+func (s *suite) learns() {
+	g, other := s.ready(), s.guard()
+	s.penalize(g, "a", gmailquota.Refusal{Until: s.r.Now().Add(time.Second)})
+	s.effective(g, "a", 1000) // Gmail said when
+	s.r.Advance(20 * time.Second)
+	s.penalize(g, "a", gmailquota.Refusal{})
+	s.penalize(other, "a", gmailquota.Refusal{}) // of the same episode
+	s.effective(other, "a", 850)
+	s.r.Advance(time.Second)
+	for range 100 { // as many as the bucket and the half second of it that was left hold
+		if gr, err := g.Acquire(ctx, now("a", "getProfile")); err == nil {
+			gr.Release()
+		}
+		s.r.Advance(10 * time.Millisecond)
+	}
+	if n := s.snapshot(g, "a").User.Tokens; n > 2 {
+		s.Errorf("%d units left", n)
+	}
+	wait := s.deny(g, now("a", "threads.get"), gmailquota.BucketUser)
+	if least := time.Duration(38*1000/850) * time.Minute / 5880; wait < least {
+		s.Errorf("40 units in %v; at 85 %% of the rate they take at least %v", wait, least)
+	}
+	s.r.Advance(15 * time.Minute)
+	s.effective(g, "a", 1000)
+	for range 60 { // Gmail refuses whatever comes
+		s.penalize(g, "a", gmailquota.Refusal{})
+		s.r.Advance(s.snapshot(g, "a").User.Penalty)
+	}
+	s.effective(g, "a", 10)
+}
+
+func (s *suite) dearAtALowRate() {
+	g := s.ready()
+	for range 8 {
+		s.penalize(g, "a", gmailquota.Refusal{})
+		s.r.Advance(s.snapshot(g, "a").User.Penalty)
+	}
+	wait := s.deny(g, now("a", "watch"), gmailquota.BucketUser)
+	s.r.Advance(wait - time.Microsecond)
+	s.deny(g, now("a", "watch"), gmailquota.BucketUser)
+	s.r.Advance(time.Second) // the rate grows meanwhile, so that the wait is the longest that it may be
+	s.admit(g, now("a", "watch")).Release()
+}
+
 // A reservation that was made before the refusal is paid; new ones wait for the pause.
 func (s *suite) refundInAPause() {
 	g := s.ready()

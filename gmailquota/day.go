@@ -1,0 +1,45 @@
+package gmailquota
+
+import "time"
+
+// Gmail's day turns at midnight Pacific time. That of standard time is used all year, 08:00 UTC: in summer it is an hour
+// late, which needs no table of time zones.
+const (
+	dayUS      = 24 * 3600 * 1_000_000
+	dayShiftUS = 8 * 3600 * 1_000_000
+)
+
+// restOfDay begins a new count when the day has turned, and returns the µs until it turns next if its units are used up.
+func (p *projectState) restOfDay(now int64, l limits) int64 {
+	if day := (now - dayShiftUS) / dayUS; p.day != day {
+		p.day, p.used = day, 0
+	}
+	if l.day == 0 || p.used < l.day {
+		return 0
+	}
+	return p.turnsIn(now)
+}
+
+func (p *projectState) turnsIn(now int64) int64 { return (p.day+1)*dayUS + dayShiftUS - now }
+
+// use counts units; it returns 1 for those with which the day's are reached. A refund does not go back behind that, so it
+// is said once.
+func (p *projectState) use(units int64, l limits) int64 {
+	before := p.used
+	p.used += units
+	if before < l.day && p.used >= l.day {
+		return 1
+	}
+	return 0
+}
+
+// nextDay is when Gmail's day turns.
+func nextDay(now time.Time) time.Time {
+	day := (now.UnixMicro() - dayShiftUS) / dayUS
+	return time.UnixMicro((day+1)*dayUS + dayShiftUS).UTC()
+}
+
+func (p *projectState) today(now int64, l limits) Day {
+	p.restOfDay(now, l)
+	return Day{Used: p.used, Limit: l.day, TurnsIn: time.Duration(p.turnsIn(now)) * time.Microsecond}
+}
