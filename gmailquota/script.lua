@@ -105,18 +105,20 @@ end
 local function loadProject(s)
   local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
   local e, strikes, rate, rateAt, ceiling = 0, 0, 0, 0, 0
+  local today = floor((now - DAY_SHIFT) / DAY)
   if full then
     share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
     if pause ~= '' then e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$') end
   end
   if not (full and share and line and e) then
-    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = 0, used = 0, e = 0, strikes = 0, rate = 0,
+    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = today, used = 0, e = 0, strikes = 0, rate = 0,
       rateAt = 0, ceiling = 0, share = {0, 0, 0}, line = {0, 0, 0}, dirty = true, missing = true}
   end
   local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
     used = used + 0, e = e + 0, strikes = strikes + 0, rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0,
     share = share, line = line}
   p.full, p.dirty = settle(p, capP)
+  if p.day ~= today then p.day, p.used = today, 0 end
   if p.born > now then p.born, p.dirty = now, true end
   if p.dirty then p.share, p.line = {0, 0, 0}, {0, 0, 0} end
   return p
@@ -283,8 +285,6 @@ end
 
 -- restOfDay is how long the day's units are used up.
 local function restOfDay(p)
-  local day = floor((now - DAY_SHIFT) / DAY)
-  if p.day ~= day then p.day, p.used = day, 0 end
   if dayUnits == 0 or p.used < dayUnits then return 0 end
   return (p.day + 1) * DAY + DAY_SHIFT - now
 end

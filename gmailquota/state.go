@@ -112,6 +112,7 @@ func (u *userState) settle(now int64, l limits) (repaired bool) {
 
 func (p *projectState) settle(now int64, l limits) (repaired bool) {
 	fullAt, born := p.fullAt, p.born
+	p.turnDay(now)
 	repaired = p.penalty.settle(now)
 	p.fullAt = reachable(p.fullAt, &p.penalty, now, l.project, l.longest)
 	p.born = min(p.born, now)
