@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +31,8 @@ type contender struct {
 	decisions int
 	took      time.Duration
 	waits     []time.Duration // one caller's, each
-	redis     time.Duration   // that scripts took in Redis
+	redis     time.Duration   // processor time of Redis
+	own       time.Duration   // of this process
 }
 
 const (
@@ -66,8 +68,13 @@ func (c *contender) run(d time.Duration, callers, users int) {
 
 func (c *contender) rate() float64 { return float64(c.decisions) / c.took.Seconds() }
 
-// cpu is what a decision costs in Redis, µs.
+// cpu is what a decision costs Redis, µs of its processor.
 func (c *contender) cpu() float64 { return float64(c.redis.Microseconds()) / float64(c.decisions) }
+
+// total is what it costs Redis and this process together.
+func (c *contender) total() float64 {
+	return float64((c.redis + c.own).Microseconds()) / float64(c.decisions)
+}
 
 // quantile is in µs. It sorts the waits.
 func (c *contender) quantile(q float64) float64 {
@@ -84,32 +91,46 @@ func race(b *testing.B, rdb redis.UniversalClient, callers, users int, contender
 	}
 	for b.Loop() {
 		for _, c := range contenders {
-			before := scriptTime(b, rdb)
+			redisBefore, before := redisTime(b, rdb), ownTime(b)
 			c.run(turn, callers, users)
-			c.redis += scriptTime(b, rdb) - before
+			c.own += ownTime(b) - before
+			c.redis += redisTime(b, rdb) - redisBefore
 		}
 	}
 	b.ReportMetric(0, "ns/op") // a turn of all of them says nothing
 }
 
-var evalTime = regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`)
+var mainThread = regexp.MustCompile(`used_cpu_(?:sys|user)_main_thread:([\d.]+)`)
 
-// scriptTime is what EVALSHA has taken in Redis since it started.
-func scriptTime(b *testing.B, rdb redis.UniversalClient) time.Duration {
+// redisTime is the processor time that Redis has used for its clients.
+func redisTime(b *testing.B, rdb redis.UniversalClient) time.Duration {
 	b.Helper()
-	info, err := rdb.Info(context.Background(), "commandstats").Result()
+	info, err := rdb.Info(context.Background(), "cpu").Result()
 	if err != nil {
 		b.Fatal(err)
 	}
-	found := evalTime.FindStringSubmatch(info)
-	if found == nil {
-		return 0
+	var sum time.Duration
+	for _, m := range mainThread.FindAllStringSubmatch(info, -1) {
+		d, err := time.ParseDuration(m[1] + "s")
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += d
 	}
-	us, err := strconv.ParseInt(found[1], 10, 64)
-	if err != nil {
+	if sum == 0 {
+		b.Fatal("this Redis does not tell its main thread's processor time")
+	}
+	return sum
+}
+
+// ownTime is the processor time that this process has used.
+func ownTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
-	return time.Duration(us) * time.Microsecond
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // bar is a figure that the guard must keep.
@@ -191,6 +212,7 @@ func BenchmarkDecisions(b *testing.B) {
 				b.ReportMetric(guard.quantile(.99)/once.quantile(.99), "p99-x-once")
 				b.ReportMetric(guard.cpu(), "redis-µs")
 				b.ReportMetric(guard.cpu()/once.cpu(), "redis-x-once")
+				b.ReportMetric(guard.total()/once.total(), "cpu-x-once")
 				if callers > 1 {
 					bar(b, guard.rate() >= 2*once.rate(), "%.2f x redis_rate once; the bar is 2", guard.rate()/once.rate())
 					bar(b, guard.quantile(.99) <= once.quantile(.99), "p99 %.2f x redis_rate's once; the bar is 1", guard.quantile(.99)/once.quantile(.99))
