@@ -268,3 +268,10 @@ func (s *Scouts) Quote(account string, class Class, now int64, d Decision) int64
 	us := time.Microsecond
 	return s.scouts.quote(scoutKey{account, class}, time.UnixMicro(now), time.Duration(d[1])*us, time.Duration(d[4])*us).Microseconds()
 }
+
+// Queued is how many callers wait for the next run of the script.
+func (g *Guard) Queued() int {
+	g.combiner.mu.Lock()
+	defer g.combiner.mu.Unlock()
+	return len(g.combiner.queue)
+}

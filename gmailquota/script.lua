@@ -280,7 +280,9 @@ end
 
 -- denied is how long a bucket denies c that would have it wait.
 local function denied(c, wait, share)
-  return min(wait - c.near, max(share - now, wait - c.far))
+  local near, far = wait - c.near, wait - c.far
+  if share - now > far then far = share - now end
+  return near < far and near or far
 end
 
 -- restOfDay is how long the day's units are used up.
@@ -310,14 +312,15 @@ local function decide(u, p, c)
   if rest > 0 and c.class == 1 then return 6, rest, 0, 0, rest, 0, 0, 0 end
   slow(c, u, p)
   local k, active = c.class, max(p.users, p.previous, 1)
-  local userWait = max(u.full, now) + c.user - now - max(capU, c.user)
-  local full = max(p.full, now) + c.project
-  local projectWait = full - now - max(capP, c.project)
+  local userWait = (u.full > now and u.full or now) + c.user - now - (c.user > capU and c.user or capU)
+  local full = (p.full > now and p.full or now) + c.project
+  local projectWait = full - now - (c.project > capP and c.project or capP)
   local userDenies = denied(c, userWait, u.share[k])
   local fair = 0
   if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
-  local projectDenies = max(denied(c, projectWait, p.share[k]), min(projectWait, fair))
-  if not c.counts then
+  local projectDenies = denied(c, projectWait, p.share[k])
+  if fair > 0 then projectDenies = max(projectDenies, min(projectWait, fair)) end
+  if not c.counts and p.line[k] > now then
     projectDenies = max(projectDenies, min(p.line[k], p.full - floor(capP / 2)) - now)
   end
   local denies = max(userDenies, projectDenies, 0)

@@ -1,0 +1,292 @@
+package gmailquota_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
+	"github.com/gmailsync/gmailsync/gmailquota/quotatest"
+)
+
+// gate is a hook that holds runs of the script.
+type gate struct {
+	entered chan int // how many keys a run has that is held
+	pass    chan struct{}
+}
+
+func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if n, ok := keyCount(cmd); ok {
+			g.entered <- n
+			<-g.pass
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func keyCount(cmd redis.Cmder) (int, bool) {
+	if cmd.Name() != "evalsha" {
+		return 0, false
+	}
+	n, ok := cmd.Args()[2].(int)
+	return n, ok
+}
+
+// crowd is a guard of which one caller's run is held while others come.
+type crowd struct {
+	*outage
+	t     *testing.T
+	gate  *gate
+	guard *gmailquota.Guard
+	wg    sync.WaitGroup
+}
+
+// newCrowd's client repeats what it has no answer to, as go-redis does by default.
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	c := &crowd{outage: newOutage(t), t: t, gate: &gate{make(chan int), make(chan struct{})}}
+	rdb := redis.NewClient(&redis.Options{Addr: c.proxy.Addr, ReadTimeout: 100 * time.Millisecond, MaxRetries: 3})
+	t.Cleanup(func() { _ = rdb.Close() })
+	g, err := gmailquota.New(rdb, testConfig(), gmailquota.WithClock(c.clock.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAdmit(t, g, "warm").Release()
+	if err := g.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rdb.AddHook(c.gate)
+	c.guard = g
+	return c
+}
+
+// ask lets a caller ask, and returns when it is held or queues, as one of queued.
+func (c *crowd) ask(ctx context.Context, account string, queued int) (err *error) {
+	c.t.Helper()
+	err = new(error)
+	c.wg.Go(func() {
+		_, *err = c.guard.Acquire(ctx, gmailquota.Request{Account: account, Method: "getProfile", Class: gmailquota.Realtime})
+	})
+	for c.guard.Queued() != queued {
+		runtime.Gosched()
+	}
+	return err
+}
+
+// held waits for the next run and returns how many decisions it asks for.
+func (c *crowd) held() int { return <-c.gate.entered - 1 }
+
+func (c *crowd) release() { c.gate.pass <- struct{}{} }
+
+// end lets everything pass and waits for the callers.
+func (c *crowd) end() {
+	done := make(chan struct{})
+	go func() { c.wg.Wait(); close(done) }()
+	for {
+		select {
+		case <-c.gate.entered:
+		case c.gate.pass <- struct{}{}:
+		case <-done:
+			return
+		}
+	}
+}
+
+// state is what Redis holds for an account once it knows which calls ended.
+func (c *crowd) state(account string) gmailquota.Snapshot {
+	c.t.Helper()
+	c.wg.Go(func() { _ = c.guard.Close(context.Background()) })
+	c.end()
+	s, err := c.guard.Snapshot(context.Background(), account)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+func TestCallersThatComeDuringARunShareTheNext(t *testing.T) {
+	c := newCrowd(t)
+	ctx, before := t.Context(), c.guard.Stats()
+	c.ask(ctx, "first", 0)
+	if n := c.held(); n != 1 {
+		t.Fatalf("the first caller waited for %d others", n-1)
+	}
+	var errs []*error
+	for i := range 20 {
+		errs = append(errs, c.ask(ctx, fmt.Sprint("user-", i%5), i+1))
+	}
+	c.release()
+	if n := c.held(); n != 16 {
+		t.Errorf("the next run decides for %d; want 16", n)
+	}
+	c.release()
+	if n := c.held(); n != 4 {
+		t.Errorf("the last run decides for %d; want 4", n)
+	}
+	c.release()
+	c.end()
+	for i, err := range errs {
+		if *err != nil {
+			t.Errorf("caller %d: %v", i, *err)
+		}
+	}
+	after := c.guard.Stats()
+	if runs, decisions := after.RedisCalls-before.RedisCalls, after.Decisions-before.Decisions; runs != 3 || decisions != 21 {
+		t.Errorf("%d decisions in %d runs; want 21 in 3", decisions, runs)
+	}
+	for i := range 5 {
+		if s := c.state(fmt.Sprint("user-", i)); s.User.Tokens != 100-4 || s.InFlight != 4 {
+			t.Errorf("user-%d has %d tokens and %d calls under way; want 96 and 4", i, s.User.Tokens, s.InFlight)
+		}
+	}
+}
+
+func TestACallerThatLeavesTheQueueIsNotCharged(t *testing.T) {
+	c := newCrowd(t)
+	c.ask(t.Context(), "first", 0)
+	c.held()
+	ctx, cancel := context.WithCancel(t.Context())
+	next := c.ask(t.Context(), "next", 1)
+	gone := c.ask(ctx, "gone", 2)
+	last := c.ask(t.Context(), "last", 3)
+	cancel()
+	for c.guard.Queued() != 2 {
+		runtime.Gosched()
+	}
+	c.release()
+	if n := c.held(); n != 2 {
+		t.Errorf("the next run decides for %d; want 2", n)
+	}
+	c.release()
+	c.end()
+	if *next != nil || *last != nil || !errors.Is(*gone, context.Canceled) {
+		t.Errorf("%v, %v, and who left: %v", *next, *last, *gone)
+	}
+	if s := c.state("gone"); s.User.Tokens != 100 || s.InFlight != 0 {
+		t.Errorf("who left has %d tokens and %d calls under way; want 100 and 0", s.User.Tokens, s.InFlight)
+	}
+}
+
+// The one that asks for the others leaves too, but not what it asked for them.
+func TestCallersThatLeaveDuringTheRunEndTheirCalls(t *testing.T) {
+	c := newCrowd(t)
+	c.ask(t.Context(), "first", 0)
+	c.held()
+	ctx, cancel := context.WithCancel(t.Context())
+	c.ask(ctx, "asks", 1)
+	gone := c.ask(ctx, "gone", 2)
+	stays := c.ask(t.Context(), "stays", 3)
+	c.release()
+	c.held()
+	cancel()
+	c.release()
+	c.end()
+	if *stays != nil || *gone != nil && !errors.Is(*gone, context.Canceled) {
+		t.Errorf("who stays: %v; who left: %v", *stays, *gone)
+	}
+	if s := c.state("stays"); s.User.Tokens != 99 || s.InFlight != 1 {
+		t.Errorf("who stays has %d tokens and %d calls under way; want 99 and 1", s.User.Tokens, s.InFlight)
+	}
+	if s := c.state("gone"); *gone != nil && s.InFlight != 0 {
+		t.Errorf("who left has %d calls under way", s.InFlight)
+	}
+}
+
+// The client sends a run again whose answer was lost, all of it.
+func TestALostAnswerForSeveralIsChargedOnce(t *testing.T) {
+	c := newCrowd(t)
+	c.ask(t.Context(), "first", 0)
+	c.held()
+	var errs []*error
+	for i, account := range []string{"a", "b", "a"} {
+		errs = append(errs, c.ask(t.Context(), account, i+1))
+	}
+	c.release()
+	c.held()
+	before := c.proxy.Commands()
+	c.proxy.LoseOne()
+	c.release()
+	c.end()
+	for _, err := range errs {
+		if *err != nil {
+			t.Fatal(*err)
+		}
+	}
+	if n := c.proxy.Commands() - before; n != 2 {
+		t.Fatalf("the client sent the script %d times; this test needs a repetition", n)
+	}
+	if a, b := c.state("a"), c.state("b"); a.User.Tokens != 98 || a.InFlight != 2 || b.User.Tokens != 99 || b.InFlight != 1 {
+		t.Errorf("%d and %d tokens, %d and %d calls under way; want 98, 99, 2 and 1", a.User.Tokens, b.User.Tokens, a.InFlight, b.InFlight)
+	}
+}
+
+func TestAFailedRunFailsForAllAndIsAskedOnce(t *testing.T) {
+	c := newCrowd(t)
+	c.ask(t.Context(), "first", 0)
+	c.held()
+	var errs []*error
+	for i := range 5 {
+		errs = append(errs, c.ask(t.Context(), "a", i+1))
+	}
+	c.release()
+	c.held()
+	before := c.proxy.Commands()
+	c.proxy.Fail("READONLY You can't write against a read only replica.")
+	c.release()
+	c.end()
+	c.proxy.Pass()
+	for _, err := range errs {
+		var away *gmailquota.UnavailableError
+		if !errors.As(*err, &away) {
+			t.Errorf("%v; want an UnavailableError", *err)
+		}
+	}
+	// go-redis sends it again to see whether the replica was promoted.
+	if n := c.proxy.Commands() - before; n > 4 {
+		t.Errorf("the script was sent %d times for 5 callers", n)
+	}
+}
+
+// Whoever comes and goes, nobody waits for an answer that nobody asks for.
+func TestCallersComeAndGo(t *testing.T) {
+	r := quotatest.Embedded(t)
+	g, err := gmailquota.New(r.Client, testConfig(func(c *gmailquota.Config) { c.InFlight = 1000 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			for range 100 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3_000))*time.Microsecond)
+				gr, err := g.Acquire(ctx, immediate(fmt.Sprint(i%7)))
+				if err == nil {
+					gr.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if n := g.Queued(); n != 0 {
+		t.Errorf("%d are still queued", n)
+	}
+	var denied *gmailquota.DeniedError
+	if _, err := g.Acquire(context.Background(), immediate("a")); err != nil && !errors.As(err, &denied) {
+		t.Error(err)
+	}
+}
