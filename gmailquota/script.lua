@@ -410,7 +410,8 @@ if ARGV[1] == 'acquire' then
     users[key] = u
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7], answer[n + 8] =
       acquire(u, p, ARGV[6 + k], borns)
-    n, u.missing, p.missing = n + 8, nil, nil
+    n = n + 8
+    if u.missing or p.missing then u.missing, p.missing = false, false end
   end
   if p.dirty then saveProject(KEYS[1], p) end
   for key, u in pairs(users) do

@@ -32,6 +32,7 @@ func (w *Worker) samples() []status.Sample {
 		{Name: "gmailsync_guard_admitted_total", Help: "Gmail calls admitted by the guard.", Value: float64(g.Admitted)},
 		{Name: "gmailsync_guard_denied_total", Help: "Gmail calls denied by the guard.", Value: float64(g.Denied)},
 		{Name: "gmailsync_guard_units_total", Help: "Quota units charged.", Value: float64(g.Units)},
+		{Name: "gmailsync_guard_decisions_total", Help: "Decisions that Redis gave, several in a round trip when calls ask together.", Value: float64(g.Decisions)},
 		{Name: "gmailsync_guard_redis_calls_total", Help: "Round trips to Redis.", Value: float64(g.RedisCalls)},
 		{Name: "gmailsync_guard_fallback_total", Help: "Decisions made without Redis.", Value: float64(g.Fallback)},
 		{Name: "gmailsync_guard_unavailable_total", Help: "Decisions that Redis did not give.", Value: float64(g.Unavailable)},
