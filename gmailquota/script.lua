@@ -23,7 +23,7 @@ local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
-local sub, format, match = string.sub, string.format, string.match
+local sub, find, format, match = string.sub, string.find, string.format, string.match
 local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
 local margin, longest, dayUnits = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
@@ -34,56 +34,65 @@ local function grow(rate, bound, perMinute, left)
   return rate + floor(left * perMinute / MINUTE), 0
 end
 
-local function around(s) return floor(s.ceiling * 970 / 1000), floor(s.ceiling * 1030 / 1000) end
-
--- permille is the rate that Gmail seems to give: see learned.go.
+-- permille is the rate that Gmail seems to give, forgotten when it is the configured one again: see learned.go.
 local function permille(s)
   if s.rate == 0 then return FULL_RATE end
-  local near, far = around(s)
-  local rate, left = grow(s.rate, near, FAST, max(now - s.rateAt, 0))
-  rate, left = grow(rate, far, SLOW, left)
-  rate = grow(rate, FULL_RATE, FAST, left)
-  return min(rate, FULL_RATE)
+  local rate, left = grow(s.rate, floor(s.ceiling * 970 / 1000), FAST, max(now - s.rateAt, 0))
+  rate, left = grow(rate, floor(s.ceiling * 1030 / 1000), SLOW, left)
+  return min(grow(rate, FULL_RATE, FAST, left), FULL_RATE)
 end
 
 local function forgotten(s)
   if s.rate == 0 then return 0 end
-  local near, far = around(s)
+  local near, far = floor(s.ceiling * 970 / 1000), floor(s.ceiling * 1030 / 1000)
   return s.rateAt + max(floor((near - s.rate) * MINUTE / FAST), 0)
     + max(floor((min(far, FULL_RATE) - max(s.rate, near)) * MINUTE / SLOW), 0)
     + max(floor((FULL_RATE - max(s.rate, far)) * MINUTE / FAST), 0)
 end
 
 local function scaled(cost, rate)
-  if rate == FULL_RATE then return cost end
   return floor((cost * FULL_RATE + rate - 1) / rate)
 end
 
-local function reachable(full, s, cap)
+-- repair forgets refusals that are over, and ends what no refusal and no charge can have brought about: a clock was set
+-- back. It tells whether there was.
+local function repair(s, cap)
+  local full, repaired, reach = s.full, false, cap
+  if s.e > 0 or s.rate > 0 then
+    if s.e > now + PAUSE_MAX then s.e, repaired = now, true end
+    if s.rateAt > max(now, s.e) then s.rateAt, repaired = now, true end
+    if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
+    if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
+    if s.rate > 0 then reach = scaled(cap, s.rate) end
+  end
   local from = max(now, s.e)
-  if full > from + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest then return from + cap end
-  return full
+  if full > from + reach + longest then s.full = from + cap end
+  return repaired or s.full ~= full
 end
 
--- settlePenalty returns whether the clock made it change something.
-local function settlePenalty(s)
-  local repaired = false
-  if s.e > now + PAUSE_MAX then s.e, repaired = now, true end
-  if s.rateAt > max(now, s.e) then s.rateAt, repaired = now, true end
-  if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
-  if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
-  return repaired
-end
-
-local function penaltyUntil(s)
+-- lasting is when nothing of the refusals is left to remember.
+local function lasting(s)
   if s.e == 0 then return forgotten(s) end
   return max(s.e + STRIKE_MEMORY, forgotten(s))
 end
 
--- used is t, 0 where it is long past.
-local function used(t, memory)
-  if t <= now - memory then return 0 end
-  return t
+-- classes reads a group of a time each; those that are not after since are 0.
+local function classes(s, since)
+  if s == '' then return {0, 0, 0} end
+  local a, b, c = match(s, '^(%d+) (%d+) (%d+)$')
+  if not a then return nil end
+  a, b, c = a + 0, b + 0, c + 0
+  if a <= since then a = 0 end
+  if b <= since then b = 0 end
+  if c <= since then c = 0 end
+  return {a, b, c}
+end
+
+-- group writes what classes reads.
+local function group(t)
+  local a, b, c = t[1], t[2], t[3]
+  if a == 0 and b == 0 and c == 0 then return '' end
+  return format('%d %d %d', a, b, c)
 end
 
 local function use(t, cost)
@@ -92,80 +101,31 @@ local function use(t, cost)
   return max(t, now + cost)
 end
 
--- future is t, 0 where it has passed.
-local function future(t)
-  if t <= now then return 0 end
-  return t
-end
-
--- three reads a group, three values a class; nil is one that is no such group.
-local function three(s)
-  if s == '' then return {0, 0, 0} end
-  local a, b, c = match(s, '^(%d+) (%d+) (%d+)$')
-  return a and {a + 0, b + 0, c + 0}
-end
-
-local function settleClasses(s)
-  local share, line = s.share, s.line
-  for k = 1, 3 do
-    share[k], line[k] = used(share[k], SHARE_MEMORY), future(line[k])
-  end
-end
-
-local function parseProject(s)
-  local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
-  if not full then return end
-  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
-    used = used + 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, share = three(share), line = three(line)}
-  if pause ~= '' then
-    local e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-    if not e then return end
-    p.e, p.strikes, p.rate, p.rateAt, p.ceiling = e + 0, strikes + 0, rate + 0, rateAt + 0, ceiling + 0
-  end
-  return p.share and p.line and p
-end
-
 local function loadProject(s)
-  local p = parseProject(s)
-  if not p then
+  local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
+  local e, strikes, rate, rateAt, ceiling = 0, 0, 0, 0, 0
+  if full then
+    share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
+    if pause ~= '' then e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$') end
+  end
+  if not (full and share and line and e) then
     return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = 0, used = 0, e = 0, strikes = 0, rate = 0,
       rateAt = 0, ceiling = 0, share = {0, 0, 0}, line = {0, 0, 0}, dirty = true, missing = true}
   end
-  local repaired, full, born = settlePenalty(p), p.full, p.born
-  p.full, p.born = reachable(full, p, capP), min(born, now)
-  if repaired or p.full ~= full or p.born ~= born then
-    p.share, p.line, p.dirty = {0, 0, 0}, {0, 0, 0}, true
-  end
-  settleClasses(p)
+  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
+    used = used + 0, e = e + 0, strikes = strikes + 0, rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0,
+    share = share, line = line}
+  p.dirty = repair(p, capP)
+  if p.born > now then p.born, p.dirty = now, true end
+  if p.dirty then p.share, p.line = {0, 0, 0}, {0, 0, 0} end
   return p
 end
 
--- group writes three numbers, nothing if they are zeros.
-local function group(a, b, c)
-  if a == 0 and b == 0 and c == 0 then return '' end
-  return format('%d %d %d', a, b, c)
-end
-
 local function saveProject(key, p)
-  local life = max(max(p.full, penaltyUntil(p)) - now + margin, PROJECT_LIFE)
-  local s, l, pause = p.share, p.line, ''
+  local t, pause = max(p.full, lasting(p)), ''
   if p.e > 0 or p.rate > 0 then pause = format('%d %d %d %d %d', p.e, p.strikes, p.rate, p.rateAt, p.ceiling) end
-  redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day, p.used,
-    pause, group(s[1], s[2], s[3]), group(l[1], l[2], l[3])), 'PX', ceil(life / 1000))
-end
-
-local function saveUser(key, u)
-  local t = max(u.full, penaltyUntil(u))
-  if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
-  local n = #u.recs
-  if n > 0 then t = max(t, tonumber(sub(u.recs, n - 18, n - 3)) + LEASE) end
-  local s, l, pause = u.share, u.line, ''
-  t = max(t, l[1], l[2], l[3])
-  if u.e > 0 or u.rate > 0 or u.cap > 0 then
-    pause = format('%d %d %d %d %d %d %d', u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt)
-  end
-  redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|', u.full, u.live, u.fair, u.epoch,
-    pause, group(s[1], s[2], s[3]), group(l[1], l[2], l[3])) .. u.recs, 'PX', ceil((max(t - now, 0) + margin) / 1000))
+  redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day, p.used, pause,
+    group(p.share), group(p.line)), 'PX', format('%d', ceil(max(t - now + margin, PROJECT_LIFE) / 1000)))
 end
 
 local function prune(u)
@@ -179,10 +139,6 @@ local function prune(u)
     i = i + RECORD
   end
   if i > 1 or n < #recs then u.recs = sub(recs, i, n) end
-end
-
-local function find(u, id)
-  return string.find(u.recs, id, 1, true)
 end
 
 local function insert(u, id, at, n)
@@ -203,23 +159,17 @@ local function restart(u, at)
   if at - RESTART_AGE + LEASE > now then insert(u, RESTART, at - RESTART_AGE, 0) end
 end
 
-local function parseUser(s)
-  local full, live, fair, epoch, pause, share, line, recs = match(s or '', USER)
-  if not full or #recs % RECORD ~= 0 then return end
-  local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = 0, strikes = 0, rate = 0,
-    rateAt = 0, ceiling = 0, cap = 0, capAt = 0, share = three(share), line = three(line), recs = recs}
-  if pause ~= '' then
-    local e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-    if not e then return end
-    u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt = e + 0, strikes + 0, rate + 0, rateAt + 0, ceiling + 0, cap + 0, capAt + 0
-  end
-  return u.share and u.line and u
-end
-
 local function loadUser(s, born)
-  local u = parseUser(s)
-  if not u then
-    u = {full = 0, live = 0, fair = 0, epoch = 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0, capAt = 0,
+  local full, live, fair, epoch, pause, share, line, recs = match(s or '', USER)
+  local e, strikes, rate, rateAt, ceiling, cap, capAt = 0, 0, 0, 0, 0, 0, 0
+  if full then
+    share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
+    if pause ~= '' then 
+      e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    end
+  end
+  if not (full and share and line and e and #recs % RECORD == 0) then
+    local u = {full = 0, live = 0, fair = 0, epoch = 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0, capAt = 0,
       share = {0, 0, 0}, line = {0, 0, 0}, recs = '', missing = true}
     if now - born < YOUNG then
       u.full, u.dirty = now + capU, true
@@ -227,19 +177,31 @@ local function loadUser(s, born)
     end
     return u
   end
-  local repaired, full, capAt = settlePenalty(u), u.full, u.capAt
-  u.full, u.capAt = reachable(full, u, capU), min(capAt, now)
-  u.dirty = repaired or u.full ~= full or u.capAt ~= capAt
-  prune(u)
+  local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = e + 0, strikes = strikes + 0,
+    rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0, cap = cap + 0, capAt = capAt + 0, share = share, line = line, recs = recs}
+  u.dirty = repair(u, capU)
+  if u.capAt > now then u.capAt, u.dirty = now, true end
+  if recs ~= '' then prune(u) end
   if u.dirty then u.share, u.line, u.fair = {0, 0, 0}, {0, 0, 0}, 0 end
-  settleClasses(u)
-  u.fair = used(u.fair, FAIR_MEMORY)
+  if u.fair <= now - FAIR_MEMORY then u.fair = 0 end
   return u
+end
+
+local function saveUser(key, u)
+  local t, n, l, pause = max(u.full, lasting(u)), #u.recs, u.line, ''
+  if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
+  if n > 0 then t = max(t, sub(u.recs, n - 18, n - 3) + LEASE) end
+  t = max(t, l[1], l[2], l[3], now)
+  if u.e > 0 or u.rate > 0 or u.cap > 0 then
+    pause = format('%d %d %d %d %d %d %d', u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt)
+  end
+  redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|%s', u.full, u.live, u.fair, u.epoch, pause, group(u.share),
+    group(l), u.recs), 'PX', format('%d', ceil((t - now + margin) / 1000)))
 end
 
 local function release(u, ids)
   for k = 1, #ids, 12 do
-    local i = find(u, sub(ids, k, k + 11))
+    local i = find(u.recs, sub(ids, k, k + 11), 1, true)
     if i then
       local n = tonumber(sub(u.recs, i + 28, i + 30))
       if n > 0 then
@@ -266,24 +228,6 @@ local function seen(u, p)
   end
   u.epoch, p.users = epoch, p.users + 1
   u.dirty, p.dirty = true, true
-end
-
--- A request: see charge in core.go. counts: its ticket is one. The ticket, pauses to hold and what is told of both buckets
--- are texts; an empty one is nothing.
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
-
-local function request(s)
-  local id, calls, class, units, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP, ended =
-    match(s, REQUEST)
-  local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0, near = near + 0,
-    far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0,
-    holds = holds, born = born, usU = usU, usP = usP, ended = ended, counts = false}
-  if ticket ~= '' then
-    local from, to = match(ticket, '(%d+) (%d+)')
-    c.from, c.to = from + 0, to + 0
-    c.counts = now <= c.to + GRACE
-  end
-  return c
 end
 
 local function place(u, p, c, wait, fair, byProject)
@@ -348,7 +292,7 @@ local function slow(c, u, p)
 end
 
 local function decide(u, p, c)
-  local i = find(u, c.id)
+  local i = find(u.recs, c.id, 1, true)
   if i then
     return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0, 0
   end
@@ -387,10 +331,81 @@ local function decide(u, p, c)
     from, to = now, now + c.to - c.from
     if u.line[k] == c.to then u.line[k] = to end
   end
-  local dayBefore = p.used
-  p.used = p.used + c.units
-  local reached = dayBefore < dayUnits and p.used >= dayUnits and 1 or 0
+  local usedBefore = p.used
+  p.used = usedBefore + c.units
+  local reached = usedBefore < dayUnits and p.used >= dayUnits and 1 or 0
   return 0, wait, u.full, full, u.full - before, from, to, reached
+end
+
+-- recall: see recall.go.
+local function recall(u, p, bornU, usU, bornP, usP)
+  if usU > 0 and (u.missing or bornU ~= p.born) then
+    local full, i = now + usU, find(u.recs, RESTART, 1, true)
+    local known = i and sub(u.recs, i + 12, i + 27) + RESTART_AGE + capU
+    if not known or full > known then
+      if known then
+        u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
+        restart(u, min(full - capU, now + longest))
+        full = full + max(u.full - known, 0)
+      else
+        full = max(full, u.full)
+        restart(u, min(full - capU, now + longest))
+      end
+      u.full, u.dirty = min(max(u.full, full), max(now, u.e) + capU + longest), true
+    end
+  end
+  if usP > 0 and (p.missing or bornP ~= p.born) then
+    p.full, p.dirty = min(max(p.full, now + usP), max(now, p.e) + capP + longest), true
+  end
+end
+
+-- A request: see charge.encode. c.counts: its ticket is one. What rides on it comes first, see local.go and recall.go.
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
+
+local function acquire(u, p, s, borns)
+  local id, calls, class, units, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP, ended =
+    match(s, REQUEST)
+  if holds ~= '' then
+    local holdU, holdP = match(holds, '(%d+) (%d+)')
+    if holdU + 0 > 0 then u.e, u.dirty = max(u.e, now + holdU), true end
+    if holdP + 0 > 0 then p.e, p.dirty = max(p.e, now + holdP), true end
+  end
+  if born ~= borns or u.missing or p.missing then
+    local bornU, bornP = match(born, '(%S+) (%S+)')
+    recall(u, p, bornU + 0, usU + 0, bornP + 0, usP + 0)
+  end
+  if ended ~= '' then release(u, ended) end
+  seen(u, p)
+  local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0, near = near + 0,
+    far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0, counts = false}
+  if ticket ~= '' then
+    local from, to = match(ticket, '(%d+) (%d+)')
+    c.from, c.to = from + 0, to + 0
+    c.counts = now <= c.to + GRACE
+  end
+  return decide(u, p, c)
+end
+
+-- acquire decides for KEYS[2] and on, a request each in ARGV from 8 on, one after the other: a user may come several times.
+-- The answer is eight numbers a decision, then the time and the project's birth.
+if ARGV[1] == 'acquire' then
+  local stored = redis.call('MGET', unpack(KEYS))
+  local p = loadProject(stored[1])
+  local users, answer, n, borns = {}, {}, 0, format('%d %d', p.born, p.born)
+  for k = 2, #KEYS do
+    local key = KEYS[k]
+    local u = users[key] or loadUser(stored[k], p.born)
+    users[key] = u
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7],
+      answer[n + 8] = acquire(u, p, ARGV[6 + k], borns)
+    n, u.missing, p.missing = n + 8, nil, nil
+  end
+  if p.dirty then saveProject(KEYS[1], p) end
+  for key, u in pairs(users) do
+    if u.dirty then saveUser(key, u) end
+  end
+  answer[n + 1], answer[n + 2] = now, p.born
+  return answer
 end
 
 local function giveBack(full, e, cap, after, taken)
@@ -400,7 +415,7 @@ local function giveBack(full, e, cap, after, taken)
 end
 
 local function refund(u, p)
-  local i = find(u, ARGV[8])
+  local i = find(u.recs, ARGV[8], 1, true)
   if not i then return {0} end
   local n = tonumber(sub(u.recs, i + 28, i + 30))
   if n == 0 then return {0} end
@@ -438,32 +453,6 @@ local function crowd(u, admitted)
   u.cap, u.capAt, u.dirty = max(floor(inFlightCap(u) / 2), 1), now, true
 end
 
-local function hold(s, us)
-  if us > 0 then s.e, s.dirty = max(s.e, now + us), true end
-end
-
-local function recallUser(u, p, born, us)
-  if us <= 0 or not u.missing and born == p.born then return end
-  local full = now + us
-  local i = find(u, RESTART)
-  if i then
-    local known = tonumber(sub(u.recs, i + 12, i + 27)) + RESTART_AGE + capU
-    if full <= known then return end
-    u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
-    full = full + max(u.full - known, 0)
-    restart(u, min(now + us - capU, now + longest))
-  else
-    full = max(full, u.full)
-    restart(u, min(full - capU, now + longest))
-  end
-  u.full, u.dirty = min(max(u.full, full), max(now, u.e) + capU + longest), true
-end
-
-local function recallProject(p, born, us)
-  if us <= 0 or not p.missing and born == p.born then return end
-  p.full, p.dirty = min(max(p.full, now + us), max(now, p.e) + capP + longest), true
-end
-
 local function penalize(u, p)
   local scope, stated, admitted = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
   if scope == 'project' then
@@ -488,41 +477,8 @@ if ARGV[1] == 'release' then
   return {#KEYS}
 end
 
-local stored = redis.call('MGET', unpack(KEYS))
+local stored = redis.call('MGET', KEYS[1], KEYS[2])
 local p = loadProject(stored[1])
-
--- acquire decides for KEYS[2] and on, a request each in ARGV from 8 on, one after the other: a user may come several times.
--- The answer is eight numbers a decision, then the time and the project's birth.
-if ARGV[1] == 'acquire' then
-  local users, answer, n, borns = {}, {}, 0, format('%d %d', p.born, p.born)
-  for k = 2, #KEYS do
-    local u = users[KEYS[k]] or loadUser(stored[k], p.born)
-    users[KEYS[k]] = u
-    local c = request(ARGV[6 + k])
-    if c.holds ~= '' then
-      local holdU, holdP = match(c.holds, '(%d+) (%d+)')
-      hold(u, holdU + 0)
-      hold(p, holdP + 0)
-    end
-    if c.born ~= borns or u.missing or p.missing then
-      local bornU, bornP = match(c.born, '(%S+) (%S+)')
-      recallUser(u, p, bornU + 0, c.usU + 0)
-      recallProject(p, bornP + 0, c.usP + 0)
-    end
-    release(u, c.ended)
-    seen(u, p)
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7],
-      answer[n + 8] = decide(u, p, c)
-    n, u.missing, p.missing = n + 8, nil, nil
-  end
-  if p.dirty then saveProject(KEYS[1], p) end
-  for k, u in pairs(users) do
-    if u.dirty then saveUser(k, u) end
-  end
-  answer[n + 1], answer[n + 2] = now, p.born
-  return answer
-end
-
 local u = loadUser(stored[2], p.born)
 local answer = ARGV[1] == 'refund' and refund(u, p) or penalize(u, p)
 if p.dirty then saveProject(KEYS[1], p) end
