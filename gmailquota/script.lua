@@ -251,6 +251,11 @@ local function penalize(u, p)
   return {max(u.e, p.e, now) - now}
 end
 
+local function reset(s, cap)
+  s.full = min(max(s.full, now + cap), now + cap + longest)
+  s.e, s.strikes, s.dirty = 0, 0, true
+end
+
 -- release needs no project: KEYS are users, each with the ids that ended in ARGV from 7 on.
 if ARGV[1] == 'release' then
   for k = 1, #KEYS do
@@ -278,6 +283,15 @@ if ARGV[1] == 'acquire' then
   answer[6], answer[7] = now, p.born
 elseif ARGV[1] == 'refund' then
   answer = refund(u, p)
+elseif ARGV[1] == 'reset' then
+  if ARGV[7] == 'project' then
+    reset(p, capP)
+    u.dirty = false -- it is nobody
+  else
+    reset(u, capU)
+    u.cap, u.capAt = 0, 0
+  end
+  answer = {1}
 else
   answer = penalize(u, p)
 end
