@@ -7,19 +7,19 @@ import (
 
 // Plan is what a user's limit and burst come to; Explain computes it.
 type Plan struct {
-	Limit  int64         `json:"limit"`    // units a minute
-	Burst  int64         `json:"burst"`    // units that may go at once after a pause
-	Jitter time.Duration `json:"jitterNs"` // between admission and arrival, at most
-	Refill int64         `json:"refill"`   // units a minute that flow without end
-	Use    float64       `json:"use"`      // Refill as a part of Limit
+	Limit  int64         // units a minute
+	Burst  int64         // units that may go at once after a pause
+	Jitter time.Duration // between admission and arrival, at most
+	Refill int64         // units a minute that flow without end
+	Use    float64       // Refill as a part of Limit
 	// Most is how many units can reach Gmail in any 60 s. It is never above Limit.
-	Most int64 `json:"most"`
+	Most int64
 	// FullIn is the time from an empty bucket to a full one if nobody asks. KeyTTL is what Config.KeyTTL must exceed.
-	FullIn time.Duration `json:"fullInNs"`
-	KeyTTL time.Duration `json:"keyTTLNs"`
-	// Strictest is the smallest bucket with which Gmail could meter and refuse nothing, were it refilled each second with
+	FullIn time.Duration
+	KeyTTL time.Duration
+	// SmallestBucket is the smallest bucket with which Gmail could meter and refuse nothing, were it refilled each second with
 	// a 60th of Limit.
-	Strictest int64 `json:"strictest"`
+	SmallestBucket int64
 }
 
 // Explain computes what a limit (units a minute), a burst (units) and a jitter come to for one user, with everything else
@@ -37,7 +37,7 @@ func Explain(limit, burst int64, jitter time.Duration) (Plan, error) {
 		Limit: limit, Burst: burst, Jitter: jitter, Refill: p.user.refill, Use: float64(p.user.refill) / float64(limit),
 		Most:   burst + int64(perSecond*(time.Minute+jitter).Seconds()),
 		FullIn: time.Duration(p.user.cap) * time.Microsecond, KeyTTL: time.Duration(p.user.cap+p.longest) * time.Microsecond,
-		Strictest: burst + int64(math.Ceil(perSecond*(time.Second+jitter).Seconds())),
+		SmallestBucket: burst + int64(math.Ceil(perSecond*(time.Second+jitter).Seconds())),
 	}, nil
 }
 

@@ -18,8 +18,8 @@ var (
 	Mixed = []int64{1, 2, 5, 10, 15, 20, 25, 40, 50, 100}
 )
 
-// MaxLimit is the largest limit that Simulate takes, in units a minute: four times that of a whole Google project.
-const MaxLimit = 5_000_000
+// MaxLimit is the largest limit that Simulate takes, in units a minute: more than twice that of a whole Google project.
+const MaxLimit = 3_000_000
 
 // A simulation makes about so many calls, within these bounds of virtual time.
 const (
@@ -34,12 +34,12 @@ const seed = 20260501
 // Outcome is how a limit and a burst fare.
 type Outcome struct {
 	// Use is the part of the limit that arrives while the demand never ends.
-	Use float64 `json:"use"`
+	Use float64
 	// The parts of the calls that a provider refuses while the demand comes and goes: working for up to two minutes, then
 	// resting for up to two minutes, so that every burst there is goes out.
-	Fixed   float64 `json:"refusedByFixedMinutes"`
-	Sliding float64 `json:"refusedBySlidingMinute"`
-	Bucket  float64 `json:"refusedByBucket"`
+	Fixed   float64
+	Sliding float64
+	Bucket  float64
 }
 
 // BucketOf is the capacity of the bucket with which Outcome.Bucket is metered: a tenth of the limit, and at least two of
