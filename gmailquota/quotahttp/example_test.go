@@ -64,5 +64,5 @@ func ExampleTransport() {
 	}
 	// Output:
 	// 200 OK 2 units
-	// quotahttp: GET /gmail/v1/users/me/* is no known Gmail method, so it has no price and was not sent
+	// quotahttp: GET /gmail/v1/users/me/secrets is no known Gmail method, so it has no price and was not sent
 }
