@@ -7,8 +7,8 @@ import (
 
 // Reset forgets what Gmail refused: of an account its pause, its episodes and its lowered in-flight cap; of the whole
 // project, if account is "", its pause and episodes. All processes on this Redis follow. It is for an operator who knows
-// better than the refusals, and it never lets a limit be broken: the bucket is empty afterwards, and what may be reserved
-// ahead (up to the longest horizon, 30 s) stays charged. Calls under way stay counted. A caller that sleeps a wait quoted
+// better than the refusals, and it never lets a limit be broken: the bucket is empty afterwards, and what is reserved ahead
+// stays charged, as far as the longest horizon, 30 s. Calls under way stay counted. A caller that sleeps a wait quoted
 // before is not woken. The error is Redis's; then nothing is known to have changed.
 func (g *Guard) Reset(ctx context.Context, account string) error {
 	what := ScopeUser
