@@ -23,7 +23,7 @@ const MaxLimit = 3_000_000
 
 // A simulation makes about so many calls, within these bounds of virtual time.
 const (
-	calls          = 200_000
+	calls          = 60_000
 	leastSimulated = 5 * time.Minute
 	mostSimulated  = 24 * time.Hour
 )
