@@ -9,11 +9,15 @@ const (
 	dayShiftUS = 8 * 3600 * 1_000_000
 )
 
-// restOfDay begins a new count when the day has turned, and returns the µs until it turns next if its units are used up.
-func (p *projectState) restOfDay(now int64, l limits) int64 {
+// turnDay begins a new count when the day has turned.
+func (p *projectState) turnDay(now int64) {
 	if day := (now - dayShiftUS) / dayUS; p.day != day {
 		p.day, p.used = day, 0
 	}
+}
+
+// restOfDay is how many µs are left of the day, if its units are used up.
+func (p *projectState) restOfDay(now int64, l limits) int64 {
 	if l.day == 0 || p.used < l.day {
 		return 0
 	}
@@ -40,6 +44,5 @@ func nextDay(now time.Time) time.Time {
 }
 
 func (p *projectState) today(now int64, l limits) Day {
-	p.restOfDay(now, l)
 	return Day{Used: p.used, Limit: l.day, TurnsIn: time.Duration(p.turnsIn(now)) * time.Microsecond}
 }

@@ -104,17 +104,19 @@ end
 local function loadProject(s)
   local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
   local e, strikes, rate, rateAt, ceiling = 0, 0, 0, 0, 0
+  local today = floor((now - DAY_SHIFT) / DAY)
   if full then
     share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
     if pause ~= '' then e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$') end
   end
   if not (full and share and line and e) then
-    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = 0, used = 0, e = 0, strikes = 0, rate = 0,
+    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = today, used = 0, e = 0, strikes = 0, rate = 0,
       rateAt = 0, ceiling = 0, share = {0, 0, 0}, line = {0, 0, 0}, dirty = true, missing = true}
   end
   local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
     used = used + 0, e = e + 0, strikes = strikes + 0, rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0,
     share = share, line = line}
+  if p.day ~= today then p.day, p.used = today, 0 end
   p.dirty = repair(p, capP)
   if p.born > now then p.born, p.dirty = now, true end
   if p.dirty then p.share, p.line = {0, 0, 0}, {0, 0, 0} end
@@ -273,8 +275,6 @@ end
 
 -- restOfDay is how long the day's units are used up.
 local function restOfDay(p)
-  local day = floor((now - DAY_SHIFT) / DAY)
-  if p.day ~= day then p.day, p.used = day, 0 end
   if dayUnits == 0 or p.used < dayUnits then return 0 end
   return (p.day + 1) * DAY + DAY_SHIFT - now
 end
@@ -303,10 +303,10 @@ local function decide(u, p, c)
   local userWait = max(u.full, now) + c.user - now - max(capU, c.user)
   local full = max(p.full, now) + c.project
   local projectWait = full - now - max(capP, c.project)
-  local userDenies = denied(c, userWait, u.share[k])
+  local userDenies = denied(c, userWait, max(u.share[k], u.e))
   local fair = 0
   if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
-  local projectDenies = max(denied(c, projectWait, p.share[k]), min(projectWait, fair))
+  local projectDenies = max(denied(c, projectWait, max(p.share[k], p.e)), min(projectWait, fair))
   if not c.counts then
     projectDenies = max(projectDenies, min(p.line[k], p.full - floor(capP / 2)) - now)
   end
@@ -464,6 +464,11 @@ local function penalize(u, p)
   return {max(u.e, p.e, now) - now}
 end
 
+local function reset(s, cap)
+  s.full = min(max(s.full, now + cap), now + cap + longest)
+  s.e, s.strikes, s.rate, s.rateAt, s.ceiling, s.dirty = 0, 0, 0, 0, 0, true
+end
+
 -- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.
 if ARGV[1] == 'release' then
   for k = 1, #KEYS do
@@ -480,7 +485,18 @@ end
 local stored = redis.call('MGET', KEYS[1], KEYS[2])
 local p = loadProject(stored[1])
 local u = loadUser(stored[2], p.born)
-local answer = ARGV[1] == 'refund' and refund(u, p) or penalize(u, p)
+local answer
+if ARGV[1] == 'refund' then
+  answer = refund(u, p)
+elseif ARGV[1] == 'penalize' then
+  answer = penalize(u, p)
+elseif ARGV[8] == 'project' then
+  reset(p, capP)
+  u.dirty, answer = false, {1} -- it is nobody
+else
+  reset(u, capU)
+  u.cap, u.capAt, answer = 0, 0, {1}
+end
 if p.dirty then saveProject(KEYS[1], p) end
 if u.dirty then saveUser(KEYS[2], u) end
 return answer
