@@ -1,0 +1,122 @@
+package quotatest
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience bounds what only a hang makes fail.
+const patience = time.Minute
+
+// Server is a redis-server of a test. Its methods are not for concurrent use.
+type Server struct {
+	Addr string
+	Dir  string // where it saves its data
+
+	t    testing.TB
+	path string
+	args []string
+	cmd  *exec.Cmd // nil while it is dead
+}
+
+// StartRedis is StartServer for those that need the address only.
+func StartRedis(t testing.TB, args ...string) string {
+	t.Helper()
+	return StartServer(t, args...).Addr
+}
+
+// StartServer starts a redis-server from the PATH on a free port, which saves its data only when told to, and stops it
+// with the test. args are further options for its command line. Without redis-server the test is skipped; where CI is
+// set it fails.
+func StartServer(t testing.TB, args ...string) *Server {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("redis-server is not on the PATH; CI must have it")
+		}
+		t.Skip("redis-server is not on the PATH: the tests on a real Redis are left out")
+	}
+	host, port := freePort(t)
+	s := &Server{Addr: net.JoinHostPort(host, port), Dir: t.TempDir(), t: t, path: path}
+	s.args = append([]string{"--port", port, "--bind", host, "--save", "", "--appendonly", "no", "--dir", s.Dir}, args...)
+	t.Cleanup(s.Kill)
+	s.Restart()
+	return s
+}
+
+// Kill ends the server at once, as a crash does; its port is closed afterwards.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Restart starts a killed server on its old port, with what Save has saved. args are further options.
+func (s *Server) Restart(args ...string) {
+	s.t.Helper()
+	s.Kill()
+	all := append(append([]string{}, s.args...), args...)
+	s.cmd = exec.CommandContext(context.WithoutCancel(s.t.Context()), s.path, all...) // ended by Kill, after what uses it
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		s.t.Fatalf("starting redis-server: %v", err)
+	}
+	waitFor(s.t, s.Addr)
+}
+
+// Save makes the server write its data to disk.
+func (s *Server) Save() { s.Do("SAVE") }
+
+// Do sends one command past everything that stands before the server, and returns its answer.
+func (s *Server) Do(args ...any) any {
+	s.t.Helper()
+	answer, err := s.Try(args...)
+	if err != nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+	return answer
+}
+
+// Try is Do for a command that may fail.
+func (s *Server) Try(args ...any) (any, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, DialTimeout: patience, ReadTimeout: patience, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	return rdb.Do(context.Background(), args...).Result()
+}
+
+// waitFor returns when somebody listens at addr.
+func waitFor(t testing.TB, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var dialer net.Dialer
+	eventually(t, "redis-server on "+addr+" accepts connections", func() bool {
+		c, err := dialer.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	})
+}
+
+// eventually waits until ok, which is asked every few milliseconds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
