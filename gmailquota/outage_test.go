@@ -29,7 +29,7 @@ type stage struct {
 
 // trouble is one way in which Redis gives no decisions.
 type trouble struct {
-	name       string
+	name, says string   // in the error
 	args       []string // of redis-server
 	direct     bool     // past the proxy
 	impatient  bool     // Redis gets 100 ms only, because it would never answer
@@ -44,32 +44,32 @@ const deaf = 100 * time.Millisecond
 const lateBy = 3 * deaf
 
 var troubles = []trouble{
-	{name: "dead", direct: true,
+	{name: "dead", says: "connection refused", direct: true,
 		begin: func(s *stage) { s.server.Kill() }, end: func(s *stage) { s.server.Restart() }},
 	// erpc/erpc#1113
-	{name: "hung", impatient: true,
+	{name: "hung", says: "deadline exceeded", impatient: true,
 		begin: func(s *stage) { s.proxy.Hang() }, end: func(s *stage) { s.proxy.Pass() }},
-	{name: "slow", impatient: true,
+	{name: "slow", says: "deadline exceeded", impatient: true,
 		begin: func(s *stage) { s.proxy.Delay(lateBy) }, end: func(s *stage) { s.proxy.Pass() }},
-	{name: "cut in the middle of an answer",
+	{name: "cut in the middle of an answer", says: "EOF",
 		begin: func(s *stage) { s.proxy.Cut() }, end: func(s *stage) { s.proxy.Pass() }},
 	// redis/go-redis#2229
-	{name: "READONLY", begin: becomeReplica, end: func(s *stage) { s.server.Do("REPLICAOF", "NO", "ONE") }},
-	{name: "LOADING", begin: loadForAnHour,
+	{name: "READONLY", says: "READONLY", begin: becomeReplica, end: func(s *stage) { s.server.Do("REPLICAOF", "NO", "ONE") }},
+	{name: "LOADING", says: "LOADING", begin: loadForAnHour,
 		end: func(s *stage) { s.server.Do("CONFIG", "SET", "key-load-delay", 0) }},
 	// PostHog/posthog#60838; the guard's own keys share a slot, so that no Redis says this
-	{name: "CROSSSLOT",
+	{name: "CROSSSLOT", says: "CROSSSLOT",
 		begin: func(s *stage) { s.proxy.Fail("CROSSSLOT Keys in request don't hash to the same slot") },
 		end:   func(s *stage) { s.proxy.Pass() }},
-	{name: "CLUSTERDOWN", args: []string{"--cluster-enabled", "yes"}, prepare: becomeCluster,
+	{name: "CLUSTERDOWN", says: "CLUSTERDOWN", args: []string{"--cluster-enabled", "yes"}, prepare: becomeCluster,
 		begin: func(s *stage) { s.server.Do("CLUSTER", "DELSLOTS", s.slot()) },
 		end:   func(s *stage) { s.server.Do("CLUSTER", "ADDSLOTS", s.slot()) }},
-	{name: "a full disk, MISCONF", args: []string{"--dbfilename", "blocked"}, begin: fillDisk,
+	{name: "a full disk", says: "MISCONF", args: []string{"--dbfilename", "blocked"}, begin: fillDisk,
 		end: func(s *stage) { s.must(os.RemoveAll(filepath.Join(s.server.Dir, "blocked"))); s.server.Save() }},
-	{name: "full memory, OOM",
+	{name: "full memory", says: "OOM",
 		begin: func(s *stage) { s.server.Do("CONFIG", "SET", "maxmemory", 1) },
 		end:   func(s *stage) { s.server.Do("CONFIG", "SET", "maxmemory", 0) }},
-	{name: "BUSY", args: []string{"--busy-reply-threshold", "1"}, begin: runForEver,
+	{name: "BUSY", says: "BUSY", args: []string{"--busy-reply-threshold", "1"}, begin: runForEver,
 		end: func(s *stage) { s.server.Do("SCRIPT", "KILL"); s.undo() }},
 }
 
@@ -199,8 +199,11 @@ func TestInTroubleNothingIsCalled(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, tr, func(*gmailquota.Config) {})
 			tr.begin(s)
-			for range 8 {
-				wait := s.unavailable()
+			for i := range 8 {
+				wait, err := s.unavailable()
+				if i == 0 && !strings.Contains(err.Error(), tr.says) {
+					t.Fatalf("%v; want the trouble to be %s", err, tr.says)
+				}
 				asked := s.guard.Stats().RedisCalls
 				s.clock.Advance(wait - time.Microsecond)
 				s.unavailable()
@@ -220,7 +223,7 @@ func TestInTroubleNothingIsCalled(t *testing.T) {
 }
 
 // unavailable asks for a call that must not be made.
-func (s *stage) unavailable() time.Duration {
+func (s *stage) unavailable() (time.Duration, error) {
 	s.Helper()
 	gr, err := s.guard.Acquire(context.Background(), request("a"))
 	var away *gmailquota.UnavailableError
@@ -230,7 +233,7 @@ func (s *stage) unavailable() time.Duration {
 	if away.Wait <= 0 || away.Wait > 2*time.Second {
 		s.Fatalf("a wait of %v; want one of at most 2 s, after which Redis is asked again", away.Wait)
 	}
-	return away.Wait
+	return away.Wait, err
 }
 
 // Whatever the trouble: with FailOpen on one of three workers keeps to its third of the limit and uses most of it; and it
