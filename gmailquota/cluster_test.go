@@ -2,10 +2,8 @@ package gmailquota_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +96,10 @@ func TestReshardingGrantsNothingTwice(t *testing.T) {
 		for user := range users {
 			traffic.served(user)
 		}
+		here, there := cluster.Nodes[cluster.Owner(slot)].Do("CLUSTER", "COUNTKEYSINSLOT", slot), cluster.Nodes[from].Do("CLUSTER", "COUNTKEYSINSLOT", slot)
+		if here != int64(users+1) || there != int64(0) {
+			t.Errorf("%v keys on the new node and %v on the old one; want all of the %d users and the project", here, there, users)
+		}
 	}
 	traffic.stop()
 	traffic.check(6000, 30_000, 0)
@@ -108,105 +110,40 @@ func TestReshardingGrantsNothingTwice(t *testing.T) {
 	}
 }
 
-// traffic is 16 callers of several workers that ask for what there is at once.
-type traffic struct {
-	*testing.T
-	workers                     []*gmailquota.Guard
-	units                       []atomic.Int64 // by user
-	calls                       []atomic.Int64 // by user
-	grants, denied, unavailable atomic.Int64
-	asked                       atomic.Int64 // all of them
-	end                         chan struct{}
-	wg                          sync.WaitGroup
-	began                       time.Time
-	lasted                      time.Duration
-}
-
-func startTraffic(t *testing.T, workers []*gmailquota.Guard, users int) *traffic {
-	tr := &traffic{
-		T: t, workers: workers, units: make([]atomic.Int64, users), calls: make([]atomic.Int64, users),
-		end: make(chan struct{}), began: time.Now(),
-	}
-	for i := range 16 {
-		tr.wg.Go(func() {
-			for n := i; ; n++ {
-				select {
-				case <-tr.end:
-					return
-				default:
-					tr.ask(workers[i%len(workers)], n%users)
-				}
+// A node that answers that keys are moving is well: the others' calls are not kept away. Nothing is granted.
+func TestMovingKeysOpenNoBreaker(t *testing.T) {
+	for _, text := range []string{
+		"TRYAGAIN Multiple keys request during rehashing of slot", "MOVED 1234 127.0.0.1:1", "ASK 1234 127.0.0.1:1",
+	} {
+		t.Run(strings.Fields(text)[0], func(t *testing.T) {
+			o := newOutage(t)
+			o.proxy.Fail(text)
+			before := o.proxy.Commands()
+			for range 5 {
+				mustBeUnavailable(t, o.guard)
 			}
+			if n := o.proxy.Commands() - before; n != 5 {
+				t.Errorf("Redis was asked %d times for 5 calls; want every time", n)
+			}
+			o.proxy.Pass()
+			mustAdmit(t, o.guard, "a")
 		})
 	}
-	t.Cleanup(tr.stop)
-	return tr
 }
 
-func (tr *traffic) ask(g *gmailquota.Guard, user int) {
-	gr, err := g.Acquire(context.Background(), gmailquota.Request{Account: fmt.Sprint(user), Method: "history.list", MaxWait: -1})
-	var denied *gmailquota.DeniedError
-	var away *gmailquota.UnavailableError
-	tr.asked.Add(1)
-	switch {
-	case err == nil:
-		tr.units[user].Add(gr.Units())
-		tr.calls[user].Add(1)
-		tr.grants.Add(1)
-		gr.Release()
-	case errors.As(err, &denied):
-		tr.denied.Add(1)
-		time.Sleep(time.Millisecond) // a machine with two cores has others to run
-	case errors.As(err, &away):
-		tr.unavailable.Add(1)
-		time.Sleep(time.Millisecond)
-	default:
-		tr.Errorf("%v", err)
-	}
-}
-
-// goesOn waits for n further answers of the guards, whatever they say.
-func (tr *traffic) goesOn(n int64) { tr.reach(&tr.asked, n) }
-
-// served waits until a user was granted something more.
-func (tr *traffic) served(user int) { tr.reach(&tr.calls[user], 1) }
-
-func (tr *traffic) reach(count *atomic.Int64, n int64) {
-	tr.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	start := count.Load()
-	for end := time.Now().Add(time.Minute); count.Load() < start+n; <-tick.C {
-		if time.Now().After(end) {
-			tr.Fatalf("not served in a minute: %d grants so far, %d denied, %d unavailable", tr.grants.Load(), tr.denied.Load(), tr.unavailable.Load())
-		}
-	}
-}
-
-func (tr *traffic) stop() {
-	select {
-	case <-tr.end:
-	default:
-		close(tr.end)
-		tr.wg.Wait()
-		tr.lasted = time.Since(tr.began)
-	}
-}
-
-// check compares what was granted with what the buckets, which start empty, have refilled; extra is what a user may have
-// got beyond.
-func (tr *traffic) check(userLimit, projectLimit, extra int64) {
-	tr.Helper()
-	most := func(limit int64) int64 { return limit * tr.lasted.Microseconds() / 60_000_000 }
-	var all int64
-	for user := range tr.units {
-		n := tr.units[user].Load()
-		all += n
-		if n > most(userLimit)+extra {
-			tr.Errorf("user %d: %d units in %v; want at most %d", user, n, tr.lasted, most(userLimit)+extra)
-		}
-	}
-	if all > most(projectLimit)+extra*int64(len(tr.units)) {
-		tr.Errorf("%d units in %v; want at most %d", all, tr.lasted, most(projectLimit)+extra*int64(len(tr.units)))
+// A node that dies and comes back is asked again, by clients that nobody restarts.
+func TestAClusterNodeMayDie(t *testing.T) {
+	t.Parallel()
+	cluster := quotatest.StartCluster(t, 3)
+	g := clusterGuard(t, cluster)
+	mustAdmit(t, g, "a").Release()
+	rdb := clusterClient(t, cluster)
+	_, key := g.Keys("")
+	node := cluster.Nodes[cluster.Owner(rdb.ClusterKeySlot(t.Context(), key).Val())]
+	node.Kill()
+	mustBeUnavailable(t, g)
+	node.Restart()
+	if _, err := g.Wait(t.Context(), request("a"), time.Minute); err != nil {
+		t.Errorf("after the node's return: %v", err)
 	}
 }
