@@ -138,7 +138,7 @@ func (s *stage) recovers() {
 }
 
 func becomeReplica(s *stage) {
-	host, port, _ := strings.Cut(quotatest.StartRedis(s.T), ":")
+	host, port, _ := strings.Cut(quotatest.StartRedis(s.T, "--repl-diskless-sync-delay", "0"), ":")
 	s.server.Do("REPLICAOF", host, port)
 	s.eventually("the replica is up", func() bool {
 		return strings.Contains(fmt.Sprint(s.server.Do("INFO", "replication")), "master_link_status:up")
@@ -147,9 +147,7 @@ func becomeReplica(s *stage) {
 
 // loadForAnHour restarts Redis with data that it reads as slowly as from a bad disk.
 func loadForAnHour(s *stage) {
-	for i := range 1000 {
-		s.server.Do("SET", fmt.Sprint("filler-", i), strings.Repeat("x", 2048))
-	}
+	s.server.Do("EVAL", "for i = 1, 1000 do redis.call('SET', 'filler-' .. i, string.rep('x', 2048)) end", 0)
 	s.server.Do("CONFIG", "SET", "rdbcompression", "no")
 	s.server.Save()
 	s.server.Restart("--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")

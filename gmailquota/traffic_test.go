@@ -225,7 +225,7 @@ func infoOf(t *testing.T, rdb redis.UniversalClient, field string) string {
 // A replica that is promoted without the last writes has a fuller bucket than there was: a burst more, at most.
 func TestAFailoverGrantsABurstAtMost(t *testing.T) {
 	t.Parallel()
-	master, replica := quotatest.StartServer(t), quotatest.StartServer(t)
+	master, replica := quotatest.StartServer(t, "--repl-diskless-sync-delay", "0"), quotatest.StartServer(t)
 	host, port, _ := strings.Cut(master.Addr, ":")
 	replica.Do("REPLICAOF", host, port)
 	proxy := quotatest.NewProxy(t, master.Addr)

@@ -2,6 +2,7 @@ package quotatest
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -91,7 +92,11 @@ func (s *Server) Do(args ...any) any {
 func (s *Server) Try(args ...any) (any, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, DialTimeout: patience, ReadTimeout: patience, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
-	return rdb.Do(context.Background(), args...).Result()
+	answer, err := rdb.Do(context.Background(), args...).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	return answer, err
 }
 
 // waitFor returns when somebody listens at addr.
