@@ -112,13 +112,13 @@ func (s *stage) slot() any {
 }
 
 // eventually asks until it is so; only a hang fails.
-func (s *stage) eventually(what string, ok func() bool) {
-	s.Helper()
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			s.Fatalf("never happened: %s", what)
+			t.Fatalf("never happened: %s", what)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (s *stage) eventually(what string, ok func() bool) {
 // recovers asks, and lets the clock move on, until Redis decides. It does nothing about the trouble.
 func (s *stage) recovers() {
 	s.Helper()
-	s.eventually("Redis decides", func() bool {
+	eventually(s.T, "Redis decides", func() bool {
 		before := s.guard.Stats().Unavailable
 		gr, err := s.guard.Acquire(context.Background(), request("a"))
 		if err == nil {
@@ -140,7 +140,7 @@ func (s *stage) recovers() {
 func becomeReplica(s *stage) {
 	host, port, _ := strings.Cut(quotatest.StartRedis(s.T, "--repl-diskless-sync-delay", "0"), ":")
 	s.server.Do("REPLICAOF", host, port)
-	s.eventually("the replica is up", func() bool {
+	eventually(s.T, "the replica is up", func() bool {
 		return strings.Contains(fmt.Sprint(s.server.Do("INFO", "replication")), "master_link_status:up")
 	})
 }
@@ -151,7 +151,7 @@ func loadForAnHour(s *stage) {
 	s.server.Do("CONFIG", "SET", "rdbcompression", "no")
 	s.server.Save()
 	s.server.Restart("--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")
-	s.eventually("Redis says that it is loading", func() bool {
+	eventually(s.T, "Redis says that it is loading", func() bool {
 		_, err := s.server.Try("GET", "filler-1")
 		return err != nil && strings.HasPrefix(err.Error(), "LOADING")
 	})
@@ -159,7 +159,7 @@ func loadForAnHour(s *stage) {
 
 func becomeCluster(s *stage) {
 	s.server.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-	s.eventually("the cluster serves", func() bool {
+	eventually(s.T, "the cluster serves", func() bool {
 		return strings.Contains(fmt.Sprint(s.server.Do("CLUSTER", "INFO")), "cluster_state:ok")
 	})
 }
@@ -170,7 +170,7 @@ func fillDisk(s *stage) {
 	s.must(os.MkdirAll(filepath.Join(s.server.Dir, "blocked", "full"), 0o700))
 	s.server.Do("CONFIG", "SET", "save", "3600 1")
 	s.server.Do("BGSAVE")
-	s.eventually("saving has failed", func() bool {
+	eventually(s.T, "saving has failed", func() bool {
 		return strings.Contains(fmt.Sprint(s.server.Do("INFO", "persistence")), "rdb_last_bgsave_status:err")
 	})
 }
@@ -182,7 +182,7 @@ func runForEver(s *stage) {
 		_, _ = s.server.Try("EVAL", "while true do end", 0)
 	}()
 	s.undo = func() { <-ended }
-	s.eventually("Redis says that it is busy", func() bool {
+	eventually(s.T, "Redis says that it is busy", func() bool {
 		_, err := s.server.Try("PING")
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	})

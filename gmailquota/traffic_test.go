@@ -232,11 +232,7 @@ func TestAFailoverGrantsABurstAtMost(t *testing.T) {
 	workers := twoWorkers(t, proxy.Addr)
 	traffic := startTraffic(t, workers, 4)
 	rdb := quotatest.Client(t, replica.Addr)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for infoOf(t, rdb, "master_link_status") != "up" {
-		<-tick.C
-	}
+	eventually(t, "the replica is up", func() bool { return infoOf(t, rdb, "master_link_status") == "up" })
 	for user := range 4 {
 		traffic.served(user)
 	}

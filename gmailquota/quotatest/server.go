@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -37,6 +38,33 @@ func StartRedis(t testing.TB, args ...string) string {
 // set it fails.
 func StartServer(t testing.TB, args ...string) *Server {
 	t.Helper()
+	s := newServer(t)
+	s.args = append(s.args, "--save", "", "--appendonly", "no")
+	s.args = append(s.args, args...)
+	s.Restart()
+	return s
+}
+
+// StartSentinel starts a Redis Sentinel that watches the server at master by the given name, and alone decides that it is
+// dead, half a second after its last word. For the rest see StartServer.
+func StartSentinel(t testing.TB, name, master string) *Server {
+	t.Helper()
+	s := newServer(t)
+	config := filepath.Join(s.Dir, "sentinel.conf") // it writes what it learns into it
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.args = append([]string{config, "--sentinel"}, s.args...)
+	s.Restart()
+	host, port, _ := net.SplitHostPort(master)
+	s.Do("SENTINEL", "MONITOR", name, host, port, 1)
+	s.Do("SENTINEL", "SET", name, "down-after-milliseconds", 500)
+	return s
+}
+
+// newServer is one that has not been started.
+func newServer(t testing.TB) *Server {
+	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -46,9 +74,8 @@ func StartServer(t testing.TB, args ...string) *Server {
 	}
 	host, port := freePort(t)
 	s := &Server{Addr: net.JoinHostPort(host, port), Dir: t.TempDir(), t: t, path: path}
-	s.args = append([]string{"--port", port, "--bind", host, "--save", "", "--appendonly", "no", "--dir", s.Dir}, args...)
+	s.args = []string{"--port", port, "--bind", host, "--dir", s.Dir}
 	t.Cleanup(s.Kill)
-	s.Restart()
 	return s
 }
 
