@@ -30,7 +30,7 @@ type Gmail struct {
 
 // Redis holds the quota guard's buckets.
 type Redis struct {
-	URL     string        `yaml:"url"`     // redis://, rediss://, or "embedded" (default): in the process, for one worker only
+	URL     string        `yaml:"url"`     // redis://, rediss:// for TLS, a cluster's with &addr= or Sentinel's with ?master_name=; or "embedded" (default): in the process, for one worker only
 	Timeout time.Duration `yaml:"timeout"` // for one decision; default 50ms
 }
 

@@ -43,7 +43,9 @@ const (
 
 var (
 	secretName = regexp.MustCompile(`(?i)secret|password|token$`)
-	plainValue = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
+	// queryPassword is where a URL of Redis Sentinel has the password of Redis.
+	queryPassword = regexp.MustCompile(`(?i)(password=)[^&\s]*`)
+	plainValue    = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
 )
 
 // shown makes the value of key fit for an error: one line, of bounded length, without secrets.
@@ -51,7 +53,7 @@ func shown(key, value string) string {
 	if secretName.MatchString(key) && value != "" {
 		return hidden
 	}
-	value = hideUserinfo(value)
+	value = queryPassword.ReplaceAllString(hideUserinfo(value), "${1}"+hidden)
 	if len(value) > maxShown {
 		value = strings.ToValidUTF8(value[:maxShown], "") + "…"
 	}

@@ -16,7 +16,7 @@ const (
 	// longestReservation is how far ahead the realtime and maintenance classes may reserve.
 	longestReservation = 30 * time.Second
 	// backfillReservation is how far ahead the backfill class may reserve.
-	backfillReservation = 400 * time.Millisecond
+	backfillReservation = 410 * time.Millisecond
 	// leastRest is what a burst must leave of its limit, units a minute: with any jitter that is allowed a refill of 1.
 	leastRest = 2
 	// maxJitter is the most that guard.jitter may be.

@@ -207,6 +207,7 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 		"misspelled secret":      "gmail:\n  clientSecrt: hunter2\n",
 		"secret elsewhere":       "clientSecret: hunter2\n",
 		"redis password":         "redis:\n  url: http://user:hunter2@host\n",
+		"redis password behind":  "redis:\n  url: http://host?password=hunter2&master_name=m\n",
 		"unreadable redis URL":   "redis:\n  url: \"redis://user:hunter2@ho st:x\"\n",
 		"redis password with @":  "redis:\n  url: \"redis://user:hun@hunter2@ho st\"\n",
 		"secret beside a fault":  "gmail:\n  clientSecret: hunter2\n  endpoint: x\n",

@@ -162,7 +162,7 @@ func (v *validator) redisURL(key, value string) {
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || !hasHost(u) {
-		v.fail(key, value, "", "embedded, redis://[user:password@]host[:port][/db], or rediss:// for TLS")
+		v.fail(key, value, "", "embedded, redis://[user:password@]host[:port][/db], or rediss:// for TLS; with ?addr=host:port for each further node of a cluster, ?master_name= for Sentinel")
 	}
 }
 

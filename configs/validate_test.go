@@ -37,6 +37,8 @@ func TestValidate(t *testing.T) {
 		{"Redis without a scheme", func(c *Config) { c.Redis.URL = "localhost:6379" }, "redis.url", nil},
 		{"empty Redis", func(c *Config) { c.Redis.URL = "" }, "redis.url", []string{`= ""`}},
 		{"Redis with password and db", func(c *Config) { c.Redis.URL = "rediss://u:p@redis:6380/2" }, "", nil},
+		{"Redis Cluster", func(c *Config) { c.Redis.URL = "redis://a:1?addr=b:2&addr=c:3" }, "", nil},
+		{"Redis Sentinel", func(c *Config) { c.Redis.URL = "rediss://u:p@a:26379/1?master_name=m&addr=b:26379&password=p" }, "", nil},
 		{"Redis timeout 0", func(c *Config) { c.Redis.Timeout = 0 }, "redis.timeout", []string{"1ms to 5s"}},
 		{"Pub/Sub emulator", func(c *Config) { c.PubSub.Endpoint = "localhost:8085" }, "", nil},
 		{"Pub/Sub at Google", func(c *Config) { c.PubSub.Endpoint = "" }, "", nil},

@@ -41,9 +41,9 @@ type Config struct {
 	// than one a state that Redis lost starts a burst lower, for what a process cannot know of the others.
 	LocalFallback bool
 	Workers       int
-	// Horizons is how far ahead a class may reserve, at least the refill of its own call unless it is 0; defaults 30 s, and
-	// 400 ms for Backfill. A class that is not in the
-	// map has its default.
+	// Horizons is how far ahead a class may reserve; defaults 30 s, and for Backfill 410 ms, which is the refill of one
+	// thread of 40 units: with less, calls made one after the other would each be denied for what is missing. A class that
+	// is not in the map has its default.
 	Horizons map[Class]time.Duration
 	// Shares is the part of the rate, in percent, that a class has whenever it asks for it: together at most 100, each at
 	// least 1. A class below its share may reserve as far ahead as any. What a class does not ask for is everybody's.
@@ -64,7 +64,7 @@ func DefaultConfig() Config {
 		Jitter: 200 * time.Millisecond, InFlight: 10, KeyTTL: 2 * time.Minute, FailOpen: true, LocalFallback: true,
 		Workers: 1, DailyLimit: 80_000_000, RedisTimeout: 50 * time.Millisecond,
 		Horizons: map[Class]time.Duration{
-			Realtime: 30 * time.Second, Maintenance: 30 * time.Second, Backfill: 400 * time.Millisecond,
+			Realtime: 30 * time.Second, Maintenance: 30 * time.Second, Backfill: 410 * time.Millisecond,
 		},
 		Shares: map[Class]int{Realtime: 50, Backfill: 40, Maintenance: 10},
 	}

@@ -115,29 +115,3 @@ func TestOverridesReplaceSinglePrices(t *testing.T) {
 		}
 	}
 }
-
-// redis/go-redis#2229, erpc/erpc#1113
-func TestRedisOptionsNeverRepeatACommand(t *testing.T) {
-	for _, url := range []string{
-		"redis://127.0.0.1:6379", "rediss://user:secret@redis.example:6380/2", "redis://:secret@one:1?addr=two:2&addr=three:3",
-		"unix:///run/redis.sock",
-	} {
-		o, err := gmailquota.RedisOptions(url, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o.MaxRetries != -1 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || o.ReadTimeout != 50*time.Millisecond {
-			t.Errorf("%s: %+v", url, o)
-		}
-	}
-	o, _ := gmailquota.RedisOptions("redis://:secret@one:1?addr=two:2", 0)
-	if len(o.Addrs) != 2 || !o.IsClusterMode || o.Password != "secret" {
-		t.Errorf("a cluster's URL: %d addresses", len(o.Addrs))
-	}
-	for _, url := range []string{"", "localhost:6379", "redis://user:hunter2@host:not a port", "http://x"} {
-		_, err := gmailquota.RedisOptions(url, 0)
-		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: %v; want an error without the password", url, err)
-		}
-	}
-}

@@ -78,12 +78,12 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	userWait := max(u.fullAt, now) + c.user - now - max(l.user, c.user)
 	full := max(p.fullAt, now) + c.project
 	projectWait := full - now - max(l.project, c.project)
-	userTill := c.till(userWait, u.shares[c.class], now)
+	userTill := c.till(userWait, max(u.shares[c.class], u.end), now)
 	fair := int64(0)
 	if projectWait > 0 && active > 1 { // others want its units
 		fair = max(u.fair-now, 0)
 	}
-	projectTill := max(c.till(projectWait, p.shares[c.class], now), min(projectWait, fair), p.turn(now, l, c))
+	projectTill := max(c.till(projectWait, max(p.shares[c.class], p.end), now), min(projectWait, fair), p.turn(now, l, c))
 	till := max(userTill, projectTill, 0)
 	turn := u.turn(now, l, c)
 	crowded := u.live > 0 && u.live+c.calls > u.inFlightCap(now, l.inFlight)
@@ -111,9 +111,10 @@ func (c *charge) slow(user, project int64) {
 	c.project, c.shareProject = scaled(c.project, project), scaled(c.shareProject, project)
 }
 
-// till is how long a bucket denies c that would have it wait: it may reserve near, or far when its class is below its share.
-func (c *charge) till(wait, share, now int64) int64 {
-	return min(wait-c.near, max(share-now, wait-c.far))
+// till is how long a bucket denies c that would have it wait: it may reserve near, or far from when on its class is below
+// its share, and not in a pause.
+func (c *charge) till(wait, below, now int64) int64 {
+	return min(wait-c.near, max(below-now, wait-c.far))
 }
 
 // useShare charges the share of a class, or of a user in the project. Who asks and is below it does not lose what it was late for, who comes

@@ -16,7 +16,7 @@ func (p *projectState) turnDay(now int64) {
 	}
 }
 
-// restOfDay is how many µs are left of the day if its units are used up.
+// restOfDay is how many µs are left of the day, if its units are used up.
 func (p *projectState) restOfDay(now int64, l limits) int64 {
 	if l.day == 0 || p.used < l.day {
 		return 0

@@ -267,6 +267,8 @@ func (h *history) random(account string) gmailquota.Step {
 		if old.id != "" {
 			s.Account, s.ID, s.Units, s.After = old.account, old.id, old.units, old.after
 		}
+	case n == 99:
+		s.Op, s.Scope = "reset", gmailquota.Scope(h.rnd.IntN(2))
 	default:
 		s.Op = "penalize"
 		s.Scope = gmailquota.Scope(h.rnd.IntN(3))

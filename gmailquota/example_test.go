@@ -52,7 +52,51 @@ func ExampleGuard_Acquire() {
 	// Output:
 	// realtime: 40 units, to be made in 408ms
 	// backfill: 40 units, to be made in 816ms
-	// backfill: come back in 816ms
+	// backfill: come back in 814ms
+}
+
+// A worker that can sleep waits until the call may be made; what would take longer than it can wait fails at once.
+func ExampleGuard_Wait() {
+	server := miniredis.NewMiniRedis() // yours is a real one
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	server.SetTime(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)) // for the output's sake
+
+	options, err := gmailquota.RedisOptions("redis://"+server.Addr(), time.Second)
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewUniversalClient(options)
+	defer func() { _ = rdb.Close() }()
+	guard, err := gmailquota.New(rdb, gmailquota.DefaultConfig())
+	if err != nil {
+		panic(err)
+	}
+
+	ctx := context.Background()
+	for _, method := range []string{"history.list", "threads.get", "messages.sned"} {
+		r := gmailquota.Request{Account: "8f1c", Method: method, Class: gmailquota.Realtime}
+		grant, err := guard.Wait(ctx, r, 300*time.Millisecond)
+		var denied *gmailquota.DeniedError
+		var price *gmailquota.PriceError
+		switch {
+		case errors.As(err, &denied): // try again later; nothing was charged
+			fmt.Printf("%s: denied by the %s limit\n", method, denied.Bucket)
+		case errors.As(err, &price): // a mistake in the program: trying again is of no use
+			fmt.Println(price)
+		case err != nil: // Redis is away and FailOpen is off, or ctx has ended
+			panic(err)
+		default:
+			fmt.Printf("%s: call now, %d units are charged\n", method, grant.Units())
+			grant.Release() // when Gmail has answered
+		}
+	}
+	// Output:
+	// history.list: call now, 2 units are charged
+	// threads.get: denied by the user limit
+	// gmailquota: messages.sned can never be admitted: it has no price; give it one in Config.Prices
 }
 
 // What Gmail answered is told to all workers.

@@ -69,7 +69,7 @@ func (m *Model) saveProject(p *projectState) {
 
 // Step is one operation, for both sides.
 type Step struct {
-	Op               string // acquire, refund, penalize, release
+	Op               string // acquire, refund, penalize, reset, release
 	Account, ID      string
 	Calls, Units     int64
 	Class            Class
@@ -145,6 +145,10 @@ func (m *Model) Do(s Step) Decision {
 		pdirty = pdirty || s.Scope == ScopeProject
 		udirty = udirty || s.Scope == ScopeUser || s.Stated > 0 && s.Scope == ScopeConcurrency || u.cap != before.cap || u.capAt != before.capAt
 		out[0] = max(u.end, p.end, m.Now) - m.Now
+	case "reset":
+		reset(u, p, m.Now, m.limits, s.Scope)
+		udirty, pdirty = s.Scope != ScopeProject, pdirty || s.Scope == ScopeProject
+		out[0] = 1
 	}
 	if pdirty {
 		m.saveProject(p)
@@ -216,6 +220,8 @@ func (g *Guard) Run(ctx context.Context, s Step) (Decision, error) {
 		args = []any{c.id, a[2], a[4], a[3], c.project, c.units}
 	case "penalize":
 		args = []any{s.Scope.String(), s.Stated, s.Admitted}
+	case "reset":
+		args = []any{s.Scope.String()}
 	case "release":
 		keys, args = keys[1:], []any{s.Released}
 	}

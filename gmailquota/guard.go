@@ -295,15 +295,11 @@ func (c *charge) price(units int64, user, project bucket, shares [classes]int64)
 }
 
 // horizons sets how far ahead the call may be reserved, own by its class's horizon. A class above its share leaves room
-// for one dear call of the others, so that these find a place before it however much it asks for. Any class may reserve its
-// own call's refill.
+// for one dear call of the others, so that these find a place before it however much it asks for.
 func (c *charge) horizons(own int64, maxWait time.Duration, longest, capUS int64) {
 	c.far = longest
 	if maxWait != 0 {
 		c.far = min(longest, max(maxWait, 0).Microseconds())
-	}
-	if own > 0 {
-		own = max(own, c.user) // or calls one after the other would each be denied for the little that is missing
 	}
 	if c.near = min(own, c.far); c.near > 2*capUS {
 		c.near -= capUS

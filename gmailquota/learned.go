@@ -5,17 +5,17 @@ package gmailquota
 //
 // It moves as TCP's does (RFC 9438, CUBIC): down by a step at a refusal; up fast until a little below where Gmail refused,
 // slowly past that point, and fast again beyond it, as Gmail then gives more than it did. Simulated with a true limit of
-// 50 to 90 % under the three metering modes: a refusal in 100 to 170 s, 0.90 to 1.00 of the true limit used, and the
-// configured rate six minutes after its return.
+// 50 to 90 % under the three metering modes: a refusal in 85 to 300 s, and 0.95 to 1.00 of the true limit used (fixed
+// minutes at 90 %: 0.87, as one that is full is refused to its end); the configured rate eight minutes after its return.
 const (
 	fullRate  = 1000 // ‰ of the configured rate
 	leastRate = 10   // a limit below 1 % of the configured one is a wrong configuration
 	// The first refusal takes 15 % off, each further one 8 %.
 	firstCut, nextCut = 850, 920
 	// Up to 97 % of where Gmail refused, and past 103 %, the rate grows by 150 ‰ of the configured one a minute; between
-	// them by 10 ‰.
+	// them by 6 ‰.
 	nearFrom, nearTo   = 970, 1030
-	growFast, growSlow = 150, 10
+	growFast, growSlow = 150, 6
 )
 
 // learned is the rate that Gmail seems to give. Zero is the configured one.

@@ -21,8 +21,9 @@ type market struct {
 	ended   map[string]string // account → ids of calls to release
 	events  events
 	start   int64
-	units   map[string]int64        // arrived
-	metered func(units int64) int64 // the provider's price of a call that the guard charged these units
+	units   map[string]int64                  // arrived
+	metered func(units int64) int64           // the provider's price of a call that the guard charged these units
+	arrived func(account string, units int64) // told of every call, if set
 	refused int
 	asked   int
 	tells   bool // the guard is told what was refused
@@ -113,6 +114,9 @@ func (m *market) ask(c *caller) {
 func (m *market) arrive(account string, units, admitted int64) {
 	since := time.Duration(m.model.Now-m.start) * time.Microsecond
 	before := m.refused
+	if m.arrived != nil {
+		m.arrived(account, units)
+	}
 	for _, meter := range m.users[account] {
 		if !meter.Charge(since, units) {
 			m.refused++

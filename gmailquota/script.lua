@@ -18,7 +18,7 @@ local MINUTE, DAY, DAY_SHIFT = 60000000, 86400000000, 28800000000
 local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 10000000
 local PAUSE_MAX = 86400000000
 local CAP_EPISODE, CAP_GROW, CAP_MEMORY = 5000000, 60000000, 600000000
-local FULL_RATE, LEAST_RATE, FIRST_CUT, NEXT_CUT, FAST, SLOW = 1000, 10, 850, 920, 150, 10
+local FULL_RATE, LEAST_RATE, FIRST_CUT, NEXT_CUT, FAST, SLOW = 1000, 10, 850, 920, 150, 6
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
@@ -278,10 +278,10 @@ local function denial(u, p, c, byProject, wait, turn, fair, crowded)
   return code, from - now, 0, 0, wait, from, to, 0
 end
 
--- denied is how long a bucket denies c that would have it wait.
-local function denied(c, wait, share)
+-- denied is how long a bucket denies c that would have it wait; below is from when on its class is below its share.
+local function denied(c, wait, below)
   local near, far = wait - c.near, wait - c.far
-  if share - now > far then far = share - now end
+  if below - now > far then far = below - now end
   return near < far and near or far
 end
 
@@ -315,10 +315,10 @@ local function decide(u, p, c)
   local userWait = (u.full > now and u.full or now) + c.user - now - (c.user > capU and c.user or capU)
   local full = (p.full > now and p.full or now) + c.project
   local projectWait = full - now - (c.project > capP and c.project or capP)
-  local userDenies = denied(c, userWait, u.share[k])
+  local userDenies = denied(c, userWait, u.e > u.share[k] and u.e or u.share[k])
   local fair = 0
   if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
-  local projectDenies = denied(c, projectWait, p.share[k])
+  local projectDenies = denied(c, projectWait, p.e > p.share[k] and p.e or p.share[k])
   if fair > 0 then projectDenies = max(projectDenies, min(projectWait, fair)) end
   if not c.counts and p.line[k] > now then
     projectDenies = max(projectDenies, min(p.line[k], p.full - floor(capP / 2)) - now)
@@ -477,6 +477,11 @@ local function penalize(u, p)
   return {max(u.e, p.e, now) - now}
 end
 
+local function reset(s, cap)
+  s.full = min(max(s.full, now + cap), now + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest)
+  s.e, s.strikes, s.rate, s.rateAt, s.ceiling, s.dirty = 0, 0, 0, 0, 0, true
+end
+
 -- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.
 if ARGV[1] == 'release' then
   for k = 1, #KEYS do
@@ -493,7 +498,18 @@ end
 local stored = redis.call('MGET', KEYS[1], KEYS[2])
 local p = loadProject(stored[1])
 local u = loadUser(stored[2], p.born)
-local answer = ARGV[1] == 'refund' and refund(u, p) or penalize(u, p)
+local answer
+if ARGV[1] == 'refund' then
+  answer = refund(u, p)
+elseif ARGV[1] == 'penalize' then
+  answer = penalize(u, p)
+elseif ARGV[8] == 'project' then
+  reset(p, capP)
+  u.dirty, answer = false, {1} -- it is nobody
+else
+  reset(u, capU)
+  u.cap, u.capAt, answer = 0, 0, {1}
+end
 if p.dirty then saveProject(KEYS[1], p) end
 if u.dirty then saveUser(KEYS[2], u) end
 return answer

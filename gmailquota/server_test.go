@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/gmailsync/gmailsync/gmailquota"
 	"github.com/gmailsync/gmailsync/gmailquota/quotatest"
 )
@@ -121,66 +119,4 @@ func holdCalls(t *testing.T, addr string) {
 	}
 	_, _ = os.Stdout.WriteString(".")
 	select {}
-}
-
-// startCluster is one node that owns every slot and, as any, refuses a script whose keys are in different ones.
-func startCluster(t *testing.T) string {
-	t.Helper()
-	addr := quotatest.StartRedis(t, "--cluster-enabled", "yes")
-	rdb := quotatest.Client(t, addr)
-	ctx := context.Background()
-	if err := rdb.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for rdb.Set(ctx, "ready", 1, time.Second).Err() != nil {
-		<-tick.C
-	}
-	return addr
-}
-
-// PostHog/posthog#60838, redis/go-redis#3228
-func TestOnAClusterAllKeysOfAProjectShareASlot(t *testing.T) {
-	addr := startCluster(t)
-	opts, err := gmailquota.RedisOptions("redis://"+addr+"?addr="+addr, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdb := redis.NewUniversalClient(opts)
-	defer func() { _ = rdb.Close() }()
-	g, err := gmailquota.New(rdb, testConfig(func(c *gmailquota.Config) { c.Project = "example.com:mail-1" }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := context.Background()
-	_, projectKey := g.Keys("")
-	slot := rdb.ClusterKeySlot(ctx, projectKey).Val()
-	accounts := []string{"a{b}c", "}{", "ü", "a b\n", "ann@example.com"}
-	for i := range 1000 {
-		accounts = append(accounts, fmt.Sprint("account-", i))
-	}
-	for _, account := range accounts {
-		key, _ := g.Keys(account)
-		if got, err := rdb.ClusterKeySlot(ctx, key).Result(); err != nil || got != slot {
-			t.Fatalf("%s is in slot %d (%v), the project in %d", key, got, err, slot)
-		}
-	}
-	for _, account := range accounts[:10] {
-		gr, err := g.Acquire(ctx, gmailquota.Request{Account: account, Method: "getProfile", Class: gmailquota.Realtime})
-		if err != nil {
-			t.Fatal(err)
-		}
-		gr.Release()
-	}
-	if err := g.Close(ctx); err != nil { // ten users' releases in one script
-		t.Fatal(err)
-	}
-	if err := rdb.ScriptFlush(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := g.Snapshot(ctx, accounts[0]); err != nil || s.InFlight != 0 {
-		t.Errorf("%d calls under way, %v", s.InFlight, err)
-	}
-	mustAdmit(t, g, "after the flush")
 }

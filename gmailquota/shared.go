@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // This file asks Redis: each function is one run of the script.
@@ -30,8 +32,16 @@ func (g *Guard) run(ctx context.Context, op string, keys []string, args ...any) 
 		g.breaker.abandon(probe)
 		return nil, err
 	}
-	g.breaker.leave(probe, err == nil)
+	g.breaker.leave(probe, err == nil || moving(err))
 	return answer, err
+}
+
+// moving says that a node of a cluster is well but cannot decide while keys move to another node. That lasts for
+// milliseconds, and other users' keys may be together: no reason to keep calls away.
+func moving(err error) bool {
+	_, moved := redis.IsMovedError(err)
+	_, ask := redis.IsAskError(err)
+	return moved || ask || redis.IsTryAgainError(err)
 }
 
 // over is why ctx has ended, or nil. The client gives the deadline to the socket, which may notice it before ctx does.

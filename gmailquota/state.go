@@ -72,7 +72,9 @@ type projectState struct {
 
 // newProject starts empty: a missing key may be lost state.
 func newProject(now int64, l limits) projectState {
-	return projectState{fullAt: now + l.project, born: now}
+	p := projectState{fullAt: now + l.project, born: now}
+	p.turnDay(now)
+	return p
 }
 
 // newUser starts full, unless the project's key is so young that the user's may have been lost with it.
@@ -112,10 +114,10 @@ func (u *userState) settle(now int64, l limits) (repaired bool) {
 
 func (p *projectState) settle(now int64, l limits) (repaired bool) {
 	fullAt, born := p.fullAt, p.born
-	p.turnDay(now)
 	repaired = p.penalty.settle(now)
 	p.fullAt = reachable(p.fullAt, &p.penalty, now, l.project, l.longest)
 	p.born = min(p.born, now)
+	p.turnDay(now)
 	repaired = repaired || p.fullAt != fullAt || p.born != born
 	for k := range classes {
 		p.shares[k], p.lines[k] = future(p.shares[k], now-shareMemoryUS), future(p.lines[k], now)

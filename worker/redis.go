@@ -11,6 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/gmailsync/gmailsync/configs"
 	"github.com/gmailsync/gmailsync/gmailquota"
@@ -53,6 +54,16 @@ func openRedis(ctx context.Context, cfg configs.Config, holds bool) (redis.Unive
 		return nil, nil, fmt.Errorf("redis.url: %w", err) // cannot be an embedded one
 	}
 	return redis.NewUniversalClient(options), own, nil
+}
+
+// checkRedis warns of what about the configured Redis does not suit the guard. The embedded one does.
+func (m *Mirror) checkRedis(ctx context.Context) {
+	if m.guard == nil || m.cfg.Redis.URL == configs.Embedded {
+		return
+	}
+	for _, found := range gmailquota.CheckRedis(ctx, m.rdb) {
+		m.log.Warn("check of redis.url", zap.String("found", found))
+	}
 }
 
 // liveRedis returns the address in file once a Redis answers there: the process that holds the lock may just be starting.

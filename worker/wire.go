@@ -35,8 +35,12 @@ func guardConfig(cfg configs.Config) gmailquota.Config {
 
 // checkGuard says in the configuration's terms what the guard would refuse, before anything is made on disk.
 func checkGuard(cfg configs.Config) error {
+	err := guardConfig(cfg).Validate()
+	if err == nil && cfg.Redis.URL != configs.Embedded {
+		_, err = gmailquota.RedisOptions(cfg.Redis.URL, cfg.Redis.Timeout)
+	}
 	var wrong *gmailquota.ConfigError
-	if err := guardConfig(cfg).Validate(); !cfg.Guard.Enabled || !errors.As(err, &wrong) {
+	if !cfg.Guard.Enabled || !errors.As(err, &wrong) {
 		return nil
 	}
 	return &configs.Error{Key: guardKey(wrong.Field), Value: wrong.Value, Allowed: wrong.Allowed}
@@ -51,6 +55,8 @@ func guardKey(field string) string {
 		return "guard.perUserRefillUnitsPerMinute"
 	case "RedisTimeout":
 		return "redis.timeout"
+	case "RedisURL":
+		return "redis.url"
 	}
 	if method, ok := strings.CutPrefix(field, "Prices["); ok {
 		return "guard.prices." + strings.Trim(method, `"]`)

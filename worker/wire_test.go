@@ -23,7 +23,9 @@ func TestWhatTheGuardRefusesIsAWrongSetting(t *testing.T) {
 		"a capacity below a price":     {func(c *configs.Config) { c.Guard.PerUserCapacityUnits = 5 }, "guard.perUserCapacityUnits", "5"},
 		"a refill":                     {func(c *configs.Config) { c.Guard.PerUserRefillUnitsPerMinute = -1 }, "guard.perUserRefillUnitsPerMinute", "-1"},
 		"the timeout":                  {func(c *configs.Config) { c.Redis.Timeout = -1 }, "redis.timeout", "-1ns"},
-		"another field":                {func(c *configs.Config) { c.Guard.KeyTTL = 1 }, "guard.keyTTL", "1ns"},
+		"a parameter of the Redis URL": {
+			func(c *configs.Config) { c.Redis.URL = "redis://u:p@h:1?pool_sise=3" }, "redis.url", "redis://h:1 (unexpected option: pool_sise)"},
+		"another field": {func(c *configs.Config) { c.Guard.KeyTTL = 1 }, "guard.keyTTL", "1ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := configs.Default()

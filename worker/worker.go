@@ -100,6 +100,7 @@ func (w *Worker) start(ctx context.Context) error {
 		w.services.Go(func() { w.queue.Receive(intake, kind, r.Receive) })
 	}
 	w.services.Go(func() { w.renewWatches(intake) })
+	w.services.Go(func() { w.mirror.checkRedis(intake) })
 	if w.configFile != "" {
 		w.services.Go(func() { w.watchConfig(intake) })
 	}

@@ -52,6 +52,13 @@ func TestWrongArgumentsEndAtOnce(t *testing.T) {
 		"sim accounts":     {[]string{"sim", "--accounts", "-1"}, []string{"--accounts", "-1"}},
 		"report nowhere":   {[]string{"demo", "--report", "/nowhere/r.json"}, []string{"--report", "/nowhere"}},
 		"no store":         {[]string{"status"}, []string{"store.path", "gmailsync.db", "-c"}},
+		"quota alone":      {[]string{"quota"}, []string{"show", "reset", "plan"}},
+		"plan's burst":     {[]string{"quota", "plan", "--burst", "20"}, []string{"--burst = 20", "at least 100"}},
+		"plan's limit":     {[]string{"quota", "plan", "--limit", "5000000"}, []string{"--limit = 5000000", "3000000"}},
+		"plan's jitter":    {[]string{"quota", "plan", "--jitter", "-1s"}, []string{"--jitter = -1s", "10s"}},
+		"plan's prices":    {[]string{"quota", "plan", "--prices", "2020"}, []string{"--prices = 2020", "legacy"}},
+		"plan's threads":   {[]string{"quota", "plan", "--threads", "-1"}, []string{"--threads = -1"}},
+		"reset, unsure":    {[]string{"quota", "reset"}, []string{"quota reset", "--yes"}},
 		"stray argument":   {[]string{"status", "now"}, []string{"now"}},
 	} {
 		t.Run(name, func(t *testing.T) { requireUsageError(t, c.args, c.want) })

@@ -12,8 +12,8 @@ type row struct {
 	verb, path, method string
 }
 
-// rows are all methods of Gmail's discovery document, revision 20261005; a test compares them with the document that
-// ships with google.golang.org/api. Uploads have the same paths below /upload and /resumable/upload.
+// rows are all methods of Gmail's discovery document; a test compares them with the one that ships with
+// google.golang.org/api. Uploads have the same paths below /upload and /resumable/upload.
 var rows = []row{
 	{"GET", "profile", "getProfile"},
 	{"POST", "stop", "stop"},
@@ -166,9 +166,9 @@ func segmentMatches(pattern, s string) bool {
 	return pattern == s
 }
 
-// words are the segments that are no id or address.
+// words are the segments of known methods, which are no id or address.
 var words = func() map[string]bool {
-	w := map[string]bool{"": true, "gmail": true, "v1": true, "users": true, "me": true, "upload": true, "resumable": true, "batch": true}
+	w := map[string]bool{"": true, "gmail": true, "v1": true, "upload": true, "resumable": true, "batch": true}
 	for _, r := range rows {
 		for s := range strings.SplitSeq(r.path, "/") {
 			w[s] = true
@@ -177,14 +177,24 @@ var words = func() map[string]bool {
 	return w
 }()
 
+// redact puts * for whatever may be an id or an address. What it leaves are words: of the API, or in small letters, and
+// none where the user stands.
 func redact(path string) string {
 	segments := strings.Split(path, "/")
+	user := false
 	for i, s := range segments {
-		if !words[s] {
+		if user && s != "me" || !user && !words[s] && !isWord(s) {
 			segments[i] = "*"
 		}
+		user = s == "users"
 	}
 	return strings.Join(segments, "/")
+}
+
+// isWord tells what looks like a word from ids, which have digits or capitals, and from addresses.
+func isWord(s string) bool {
+	const longest = 20
+	return len(s) <= longest && strings.IndexFunc(s, func(r rune) bool { return r < 'a' || r > 'z' }) < 0
 }
 
 // isBatch tells a request to Gmail's batch endpoint.

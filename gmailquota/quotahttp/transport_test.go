@@ -267,13 +267,18 @@ func (w *world) expectFailure(tokens int64) {
 
 func batchRequest(t *testing.T, url string, lines ...string) *http.Request {
 	t.Helper()
+	return batchTo(t, url+"/batch/gmail/v1", lines...)
+}
+
+func batchTo(t *testing.T, url string, lines ...string) *http.Request {
+	t.Helper()
 	var b strings.Builder
 	for i, l := range lines {
 		fmt.Fprintf(&b, "--xyz\r\nContent-Type: application/http\r\nContent-ID: <%d>\r\n\r\n%s\r\nAccept: application/json\r\n\r\n\r\n", i, l)
 	}
 	b.WriteString("--xyz--\r\n")
 	ctx := gmailquota.WithCall(t.Context(), "a", gmailquota.Realtime)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/batch/gmail/v1", strings.NewReader(b.String()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}

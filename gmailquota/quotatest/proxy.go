@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy stands before a Redis and, when told to, behaves like one in trouble. It reads whole commands and answers, so
@@ -16,13 +17,15 @@ import (
 type Proxy struct {
 	Addr string
 
-	target   string
 	listener net.Listener
 	wg       sync.WaitGroup
+	done     chan struct{} // closed with the proxy
 
 	mu       sync.Mutex
+	target   string
 	mode     mode
 	text     string
+	delay    time.Duration
 	commands int
 	conns    map[net.Conn]bool
 	closed   bool
@@ -35,13 +38,15 @@ const (
 	hang
 	fail
 	lose
+	slow
+	cut
 )
 
 // NewProxy starts a proxy before the Redis at target and stops it with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l := listen(t)
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, conns: map[net.Conn]bool{}}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}}
 	p.wg.Add(1)
 	go p.accept()
 	t.Cleanup(p.close)
@@ -49,16 +54,32 @@ func NewProxy(t testing.TB, target string) *Proxy {
 }
 
 // Pass lets everything through again.
-func (p *Proxy) Pass() { p.set(pass, "") }
+func (p *Proxy) Pass() { p.set(pass, "", 0) }
 
 // Hang reads commands and never answers them.
-func (p *Proxy) Hang() { p.set(hang, "") }
+func (p *Proxy) Hang() { p.set(hang, "", 0) }
 
 // Fail answers every command with an error, "READONLY You can't write against a read only replica.".
-func (p *Proxy) Fail(text string) { p.set(fail, text) }
+func (p *Proxy) Fail(text string) { p.set(fail, text, 0) }
 
 // LoseOne passes the next script on and loses its answer; then everything goes through.
-func (p *Proxy) LoseOne() { p.set(lose, "") }
+func (p *Proxy) LoseOne() { p.set(lose, "", 0) }
+
+// Delay passes commands on and holds each answer back for d.
+func (p *Proxy) Delay(d time.Duration) { p.set(slow, "", d) }
+
+// Cut passes commands on, sends half of each answer and closes the connection.
+func (p *Proxy) Cut() { p.set(cut, "", 0) }
+
+// Retarget closes all connections and makes the new ones to addr, as after a failover.
+func (p *Proxy) Retarget(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
 
 // Commands is how many scripts were asked for.
 func (p *Proxy) Commands() int {
@@ -67,14 +88,14 @@ func (p *Proxy) Commands() int {
 	return p.commands
 }
 
-func (p *Proxy) set(m mode, text string) {
+func (p *Proxy) set(m mode, text string, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mode, p.text = m, text
+	p.mode, p.text, p.delay = m, text, delay
 }
 
-// next tells what to do with a command.
-func (p *Proxy) next(name string) (mode, string) {
+// next tells what to do with a command, and with which text or delay.
+func (p *Proxy) next(name string) (mode, string, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	script := strings.HasPrefix(name, "eval")
@@ -84,11 +105,11 @@ func (p *Proxy) next(name string) (mode, string) {
 	m := p.mode
 	if m == lose {
 		if !script {
-			return pass, ""
+			return pass, "", 0
 		}
 		p.mode = pass
 	}
-	return m, p.text
+	return m, p.text, p.delay
 }
 
 func (p *Proxy) track(c net.Conn) bool {
@@ -111,6 +132,7 @@ func (p *Proxy) untrack(c net.Conn) {
 
 func (p *Proxy) close() {
 	_ = p.listener.Close()
+	close(p.done)
 	p.mu.Lock()
 	p.closed = true
 	for c := range p.conns {
@@ -138,7 +160,7 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client net.Conn) {
 	defer p.wg.Done()
 	defer p.untrack(client)
-	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.target)
+	server, err := p.dial()
 	if err != nil || !p.track(server) {
 		return
 	}
@@ -149,7 +171,7 @@ func (p *Proxy) serve(client net.Conn) {
 		if err != nil {
 			return
 		}
-		m, text := p.next(name)
+		m, text, delay := p.next(name)
 		switch m {
 		case hang:
 			continue
@@ -162,14 +184,39 @@ func (p *Proxy) serve(client net.Conn) {
 			if raw, _, err = readValue(answers); err != nil {
 				return
 			}
-			if m == lose {
-				continue
-			}
 		}
-		if _, err := client.Write(raw); err != nil {
+		if !p.answer(client, raw, m, delay) {
 			return
 		}
 	}
+}
+
+func (p *Proxy) dial() (net.Conn, error) {
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	return new(net.Dialer).DialContext(context.Background(), "tcp", target)
+}
+
+// answer sends a command's answer as the mode wants it. It reports whether the connection can be used further.
+func (p *Proxy) answer(client net.Conn, raw []byte, m mode, delay time.Duration) bool {
+	switch m {
+	case lose:
+		return true
+	case cut:
+		_, _ = client.Write(raw[:len(raw)/2])
+		return false
+	case slow:
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.done:
+			return false
+		}
+	}
+	_, err := client.Write(raw)
+	return err == nil
 }
 
 // readValue reads one value of Redis' protocol; name is its first string in lower case, which of a command is its name.

@@ -1,10 +1,7 @@
 package quotatest
 
 import (
-	"context"
 	"net"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -70,54 +67,6 @@ func Client(t testing.TB, addr string) redis.UniversalClient {
 	rdb := redis.NewUniversalClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
-}
-
-// StartRedis starts a redis-server from the PATH on a free port, without persistence, and stops it with the test. It
-// returns its address. Without redis-server the test is skipped; where CI is set it fails.
-func StartRedis(t testing.TB, args ...string) string {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("redis-server is not on the PATH; CI must have it")
-		}
-		t.Skip("redis-server is not on the PATH: the tests on a real Redis are left out")
-	}
-	host, port := freePort(t)
-	all := append([]string{"--port", port, "--bind", host, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, all...) // ended below, after what uses it
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting redis-server: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	addr := net.JoinHostPort(host, port)
-	waitFor(t, addr)
-	return addr
-}
-
-// waitFor returns when somebody listens at addr.
-func waitFor(t testing.TB, addr string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	var dialer net.Dialer
-	for {
-		c, err := dialer.DialContext(ctx, "tcp", addr)
-		if err == nil {
-			_ = c.Close()
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("redis-server on %s does not answer: %v", addr, err)
-		}
-	}
 }
 
 func freePort(t testing.TB) (host, port string) {

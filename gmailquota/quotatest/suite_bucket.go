@@ -25,7 +25,7 @@ func (s *suite) exactUser() {
 }
 
 func (s *suite) exactProject() {
-	g := s.ready(func(c *gmailquota.Config) { c.ProjectLimit, c.ProjectBurst = 7000, 200 })
+	g := s.ready(func(c *gmailquota.Config) { c.ProjectLimit, c.ProjectBurst = 7000, 201 })
 	s.admit(g, now("a", "watch")).Release()
 	s.admit(g, now("b", "watch")).Release()
 	for _, account := range []string{"c", "d", "e"} {

@@ -1,0 +1,134 @@
+package quotaplan
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/gmailsync/gmailsync/gmailquota"
+)
+
+// Demands that a simulation may ask for, as the prices of its calls.
+var (
+	// Import is a thread fetched for each page listed: the dearest reading and a cheap one.
+	Import = []int64{40, 10}
+	// Mixed is Gmail's prices from the cheapest to the dearest.
+	Mixed = []int64{1, 2, 5, 10, 15, 20, 25, 40, 50, 100}
+)
+
+// MaxLimit is the largest limit that Simulate takes, in units a minute: more than twice that of a whole Google project.
+const MaxLimit = 3_000_000
+
+// A simulation makes about so many calls, within these bounds of virtual time.
+const (
+	calls          = 60_000
+	leastSimulated = 5 * time.Minute
+	mostSimulated  = 24 * time.Hour
+)
+
+// seed makes a simulation's figures the same each time.
+const seed = 20260501
+
+// Outcome is how a limit and a burst fare.
+type Outcome struct {
+	// Use is the part of the limit that arrives while the demand never ends.
+	Use float64
+	// The parts of the calls that a provider refuses while the demand comes and goes: working for up to two minutes, then
+	// resting for up to two minutes, so that every burst there is goes out.
+	Fixed   float64
+	Sliding float64
+	Bucket  float64
+}
+
+// BucketOf is the capacity of the bucket with which Outcome.Bucket is metered: a tenth of the limit, and at least two of
+// the dearest calls.
+func BucketOf(limit int64) int64 { return max(limit/10, 200) }
+
+// Simulate lets one user call through the guard's buckets on virtual time, always as soon as they allow it, and meters
+// what arrives. Only cfg's settings of the user's bucket and the jitter count. It takes about a second at most.
+// The error is a *gmailquota.ConfigError, or one for a limit above MaxLimit.
+func Simulate(cfg gmailquota.Config, prices []int64) (Outcome, error) {
+	if cfg.UserLimit > MaxLimit {
+		return Outcome{}, fmt.Errorf("quotaplan: a limit of %d units a minute is more than the %d that can be simulated", cfg.UserLimit, MaxLimit)
+	}
+	cfg.ProjectLimit, cfg.ProjectBurst = 1_000_000_000, 0 // never what a call waits for
+	cfg.KeyTTL = 24 * time.Hour
+	var sum int64
+	for _, p := range prices {
+		sum += p
+	}
+	perMinute := float64(cfg.UserLimit) * float64(len(prices)) / float64(sum)
+	span := min(max(time.Duration(calls/perMinute*float64(time.Minute)), leastSimulated), mostSimulated).Truncate(time.Minute)
+
+	steady, err := arrivals(cfg, prices, span, false)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var units int64
+	for _, a := range steady {
+		units += a.units
+	}
+	full := cfg.UserBurst // at the start, and no part of what flows
+	if cfg.UserCapacity > 0 {
+		full = cfg.UserCapacity
+	}
+	inBursts, err := arrivals(cfg, prices, span, true)
+	return Outcome{
+		Use:     float64(units-full) / (float64(cfg.UserLimit) * span.Minutes()),
+		Fixed:   refused(inBursts, &FixedMinute{Limit: cfg.UserLimit}),
+		Sliding: refused(inBursts, &SlidingMinute{Limit: cfg.UserLimit}),
+		Bucket:  refused(inBursts, &TokenBucket{Limit: cfg.UserLimit, Capacity: BucketOf(cfg.UserLimit)}),
+	}, err
+}
+
+// Worst is the worse figure of each kind for the demands Import and Mixed.
+func Worst(cfg gmailquota.Config) (Outcome, error) {
+	a, err := Simulate(cfg, Import)
+	if err != nil {
+		return Outcome{}, err
+	}
+	b, err := Simulate(cfg, Mixed)
+	return Outcome{
+		Use: min(a.Use, b.Use), Fixed: max(a.Fixed, b.Fixed), Sliding: max(a.Sliding, b.Sliding), Bucket: max(a.Bucket, b.Bucket),
+	}, err
+}
+
+// arrivals are the calls of span in the order in which they reach the provider.
+func arrivals(cfg gmailquota.Config, prices []int64, span time.Duration, rests bool) ([]arrival, error) {
+	bucket, err := gmailquota.Rehearse(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d) + 1)) }
+	const turn = 2 * time.Minute
+	tired := upTo(turn)
+	var out []arrival
+	for now := time.Duration(0); ; {
+		price := prices[rnd.IntN(len(prices))]
+		now += bucket.Admit(now, price)
+		if now >= span {
+			break
+		}
+		out = append(out, arrival{now + upTo(cfg.Jitter), price})
+		if rests && now > tired {
+			now += upTo(turn)
+			tired = now + upTo(turn)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	return out, nil
+}
+
+// refused is the part of the calls that m refuses.
+func refused(calls []arrival, m Meter) float64 {
+	n := 0
+	for _, c := range calls {
+		if !m.Charge(c.at, c.units) {
+			n++
+		}
+	}
+	return float64(n) / float64(len(calls))
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package gmailquota_test
+
+const underRace = false
