@@ -6,7 +6,7 @@ import (
 )
 
 // Reset forgets what Gmail refused: of an account its pause, its episodes, its learned rate and its lowered in-flight
-// cap; of the whole project, if account is "", its pause, episodes and learned rate. Places in a line are void. All processes on this Redis follow. It is for an operator who knows
+// cap; of the whole project, if account is "", its pause, episodes and learned rate. All processes on this Redis follow. It is for an operator who knows
 // better than the refusals, and it never lets a limit be broken: the bucket is empty afterwards, and what is reserved ahead
 // stays charged, as far as the longest horizon, 30 s. Calls under way stay counted. A caller that sleeps a wait quoted
 // before is not woken. The error is Redis's; then nothing is known to have changed.
@@ -25,11 +25,11 @@ func (g *Guard) Reset(ctx context.Context, account string) error {
 func reset(u *userState, p *projectState, now int64, l limits, what Scope) {
 	if what == ScopeProject {
 		p.fullAt = emptied(p.fullAt, &p.penalty, now, l.project, l.longest)
-		p.penalty, p.lines = penalty{}, [classes]int64{}
+		p.penalty = penalty{}
 		return
 	}
 	u.fullAt = emptied(u.fullAt, &u.penalty, now, l.user, l.longest)
-	u.penalty, u.lines = penalty{}, [classes]int64{}
+	u.penalty = penalty{}
 	u.cap, u.capAt = 0, 0
 }
 

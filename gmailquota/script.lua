@@ -467,7 +467,6 @@ end
 local function reset(s, cap)
   s.full = min(max(s.full, now + cap), now + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest)
   s.e, s.strikes, s.rate, s.rateAt, s.ceiling, s.dirty = 0, 0, 0, 0, 0, true
-  s.line = {0, 0, 0}
 end
 
 -- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.

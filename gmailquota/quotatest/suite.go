@@ -53,7 +53,6 @@ func Suite(t *testing.T, start func(t testing.TB) Redis) {
 		{"a reset ends a user's pause", (*suite).resetUser},
 		{"a reset ends the project's pause", (*suite).resetProject},
 		{"a reset gives nothing", (*suite).resetGivesNothing},
-		{"a reset voids the places that a pause gave", (*suite).resetVoidsPlaces},
 		{"a flushed script cache is cured", (*suite).scriptFlush},
 		{"a clock set back neither empties nor fills a bucket", (*suite).clockBack},
 		{"workers' clocks have no part in it", (*suite).clocksApart},

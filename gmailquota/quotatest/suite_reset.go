@@ -69,16 +69,3 @@ func (s *suite) resetGivesNothing() {
 		s.Errorf("after a reset a call may be made in %v; one reserved before it in %v", gr.Wait(), last)
 	}
 }
-
-// Who was sent away until a pause is over has no place before those who come after a reset.
-func (s *suite) resetVoidsPlaces() {
-	g := s.ready()
-	s.penalize(g, "a", gmailquota.Refusal{Until: s.r.Now().Add(15 * time.Minute)})
-	for range 20 {
-		s.deny(g, get("a", gmailquota.Backfill), gmailquota.BucketPenaltyUser)
-	}
-	s.reset(g, "a")
-	if wait := s.deny(g, get("a", gmailquota.Backfill), gmailquota.BucketUser); wait > 32*time.Second {
-		s.Errorf("after a reset a call is sent away for %v; want 30 s and the refill of its units at most", wait)
-	}
-}
