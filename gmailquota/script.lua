@@ -465,7 +465,7 @@ local function penalize(u, p)
 end
 
 local function reset(s, cap)
-  s.full = min(max(s.full, now + cap), now + cap + longest)
+  s.full = min(max(s.full, now + cap), now + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest)
   s.e, s.strikes, s.rate, s.rateAt, s.ceiling, s.dirty = 0, 0, 0, 0, 0, true
 end
 
