@@ -70,6 +70,10 @@ type Guard struct {
 	PerUserRefillUnitsPerMinute int64            `yaml:"perUserRefillUnitsPerMinute"` // by hand: replaces what follows from userLimit; default 0, not set
 	Jitter                      time.Duration    `yaml:"jitter"`                      // between being admitted and arriving at Gmail; default 200ms
 	InFlight                    int              `yaml:"inFlight"`                    // calls under way for one user, all workers together; default 10
+	ShareRealtime               int              `yaml:"shareRealtime"`               // percent of the rate that changes get whenever they ask; default 50
+	ShareBackfill               int              `yaml:"shareBackfill"`               // percent of the rate that imports get whenever they ask; default 40
+	ShareMaintenance            int              `yaml:"shareMaintenance"`            // percent of the rate that watches and checks get whenever they ask; default 10
+	DailyLimit                  int64            `yaml:"dailyLimit"`                  // units a day for the project, at which imports wait for the next one; 0: none; default 80000000
 	KeyTTL                      time.Duration    `yaml:"keyTTL"`                      // of the buckets in Redis; default 2m
 	FailOpen                    bool             `yaml:"failOpen"`                    // Redis away: true (default) lets calls through the local buckets, false denies them
 	LocalFallback               bool             `yaml:"localFallback"`               // the local buckets; without them failOpen lets everything through; default true
@@ -112,7 +116,8 @@ func Default() Config {
 		Store:  Store{Path: "gmailsync.db"},
 		Guard: Guard{
 			Enabled: true, Project: "gmailsync", PriceList: "2026-05", UserLimit: 6000, ProjectLimit: 1_200_000,
-			UserBurst: 100, Jitter: 200 * time.Millisecond, InFlight: 10, KeyTTL: 2 * time.Minute,
+			UserBurst: 100, Jitter: 200 * time.Millisecond, InFlight: 10,
+			ShareRealtime: 50, ShareBackfill: 40, ShareMaintenance: 10, DailyLimit: 80_000_000, KeyTTL: 2 * time.Minute,
 			FailOpen: true, LocalFallback: true, Workers: 1, MaxWait: 3 * time.Second,
 		},
 		Consumers: Consumers{

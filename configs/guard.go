@@ -23,6 +23,8 @@ const (
 	maxJitter = 10 * time.Second
 	// maxUnits keeps the guard's products of units and microseconds within 2^53.
 	maxUnits = 1_000_000_000
+	// maxDailyUnits is the guard's own bound.
+	maxDailyUnits = 1_000_000_000_000
 	// projectBurstShare: by default a project may use this part of its minute at once.
 	projectBurstShare = 60
 )
@@ -86,6 +88,8 @@ func (c Config) checkGuard(v *validator) {
 	}
 	v.duration("guard.jitter", g.Jitter, 0, maxJitter)
 	v.number("guard.inFlight", int64(g.InFlight), 1, 100)
+	checkShares(v, g)
+	v.number("guard.dailyLimit", g.DailyLimit, 0, maxDailyUnits)
 	v.number("guard.workers", int64(g.Workers), 1, 10_000)
 	v.duration("guard.maxWait", g.MaxWait, time.Millisecond, longestReservation)
 	v.duration("guard.keyTTL", g.KeyTTL, time.Second, 24*time.Hour)
@@ -99,6 +103,17 @@ func (c Config) checkGuard(v *validator) {
 	}
 	if g.Workers > 1 && c.Redis.URL == Embedded {
 		v.fail("redis.url", c.Redis.URL, fmt.Sprintf("guard.workers is %d and each would have buckets of its own", g.Workers), "redis://… or rediss://…, the same for all workers")
+	}
+}
+
+// checkShares: what is guaranteed to all classes together cannot be more than there is.
+func checkShares(v *validator, g Guard) {
+	v.number("guard.shareRealtime", int64(g.ShareRealtime), 1, 100)
+	v.number("guard.shareBackfill", int64(g.ShareBackfill), 1, 100)
+	v.number("guard.shareMaintenance", int64(g.ShareMaintenance), 1, 100)
+	if sum := g.ShareRealtime + g.ShareBackfill + g.ShareMaintenance; v.err == nil && sum > 100 {
+		v.fail("guard.shareBackfill", strconv.Itoa(g.ShareBackfill), fmt.Sprintf("the three shares come to %d %%", sum),
+			fmt.Sprintf("1 to %d beside the two others, or lower ones of them", max(1, 100-g.ShareRealtime-g.ShareMaintenance)))
 	}
 }
 

@@ -85,10 +85,13 @@ func TestValidate(t *testing.T) {
 		{"two workers with a Redis each", func(c *Config) { c.Guard.Workers = 2 }, "redis.url", []string{"buckets of its own"}},
 		{"no wait at all", func(c *Config) { c.Guard.MaxWait = 0 }, "guard.maxWait", []string{"30s"}},
 		// cristipufu/aspnetcore-redis-rate-limiting#46: a bucket that expires before it is full
+		{"shares of more than there is", func(c *Config) { c.Guard.ShareBackfill = 41 }, "guard.shareBackfill", []string{"41", "101 %", "1 to 40"}},
+		{"no share", func(c *Config) { c.Guard.ShareMaintenance = 0 }, "guard.shareMaintenance", []string{"0", "1 to 100"}},
+		{"negative day", func(c *Config) { c.Guard.DailyLimit = -1 }, "guard.dailyLimit", []string{"-1"}},
 		{"keyTTL of the reservation alone", func(c *Config) { c.Guard.KeyTTL = 31 * time.Second }, "guard.keyTTL", []string{"31s", "30s", "1.02s", "100 units at 5880", "more than 31.02s"}},
 		{"keyTTL just long enough", func(c *Config) { c.Guard.KeyTTL = 31100 * time.Millisecond }, "", nil},
 		{"keyTTL too short for a slow refill", func(c *Config) { c.Guard.PerUserRefillUnitsPerMinute = 50 }, "guard.keyTTL", []string{"2m0s", "100 units at 50", "more than 2m30s"}},
-		{"keyTTL too short for the project", func(c *Config) { c.Guard.ProjectLimit, c.Guard.ProjectBurst = 6000, 4000 }, "guard.keyTTL", []string{"the project's bucket", "4000 units at 1980"}},
+		{"keyTTL too short for the project", func(c *Config) { c.Guard.ProjectLimit, c.Guard.ProjectBurst = 6000, 4000 }, "guard.keyTTL", []string{"the project's bucket", "4000 units at 1979"}},
 		{"keyTTL of 0", func(c *Config) { c.Guard.KeyTTL = 0 }, "guard.keyTTL", []string{"0s"}},
 
 		{"no slots", func(c *Config) { c.Consumers.History = 0 }, "consumers.history", []string{"1 to 100"}},

@@ -46,6 +46,9 @@ func (p Plan) Time(calls, price int64) time.Duration {
 	return time.Duration(float64(calls) * float64(price) / float64(p.Refill) * float64(time.Minute))
 }
 
+// farUS is a horizon beyond any wait, years, with which sums stay small.
+const farUS = 1 << 50
+
 // Rehearsal is one user's bucket on a clock of the caller's own. It decides as a Guard with the same Config does, but
 // nobody else asks, Redis is not needed, and nothing is sent: it is for simulations. Not safe for concurrent use.
 type Rehearsal struct {
@@ -68,7 +71,7 @@ func Rehearse(cfg Config) (*Rehearsal, error) {
 // Admit charges a call that is asked for at now, since the time 0, and returns how long it must wait, however long that
 // is. now must not decrease. Units must be within the bucket's capacity.
 func (r *Rehearsal) Admit(now time.Duration, units int64) time.Duration {
-	c := charge{id: restartID, calls: 1, user: r.bucket.cost(units), near: math.MaxInt64}
+	c := charge{id: restartID, calls: 1, user: r.bucket.cost(units), near: farUS, far: farUS}
 	d := decide(&r.user, &r.project, now.Microseconds(), r.limits, c)
 	r.user.release(c.id) // what is under way is not this clock's matter
 	r.user.records = r.user.records[:0]

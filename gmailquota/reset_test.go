@@ -22,6 +22,7 @@ func TestAResetNeverBreaksTheLimit(t *testing.T) {
 			classes, m.cfg.ProjectLimit = classes[:1], 10_000
 			m.model.Reconfigure(m.cfg)
 			m.project = quotatest.Meters(m.cfg.ProjectLimit)
+			m.maxWait = 400 * time.Millisecond
 		}
 		seen := oracle{}
 		m.arrived = func(account string, units int64) { seen.note(account, m.model.Now, units) }

@@ -37,6 +37,8 @@ func (g *guardEvents) observe(e gmailquota.Event) {
 	case gmailquota.Refused:
 		g.refused[e.Bucket]++
 		g.log.Warn("Gmail refused a call, others wait", zap.String("of", e.Bucket), zap.String("reason", e.Reason), zap.Duration("for", e.Wait))
+	case gmailquota.DayReached:
+		g.log.Warn("the project's units of the day are used up, imports wait", zap.Int64("units", e.Units), zap.Duration("for", e.Wait))
 	case gmailquota.Fallback, gmailquota.Unavailable:
 		g.trouble = now
 		if g.away {

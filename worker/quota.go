@@ -17,8 +17,16 @@ type QuotaReport struct {
 
 // ProjectQuota is the bucket that all accounts share.
 type ProjectQuota struct {
-	Name string `json:"name"`
+	Name string   `json:"name"`
+	Day  DayQuota `json:"day"`
 	BucketQuota
+}
+
+// DayQuota is what was charged to the project today.
+type DayQuota struct {
+	Used    int64   `json:"used"`           // units
+	Limit   int64   `json:"limit"`          // at which imports wait for the next day; 0: none is set
+	TurnsIn float64 `json:"turnsInSeconds"` // until the next day
 }
 
 // AccountQuota is one account's bucket and its calls.
@@ -33,7 +41,8 @@ type AccountQuota struct {
 // BucketQuota is one bucket.
 type BucketQuota struct {
 	Limit       int64     `json:"limit"`                // configured, units a minute
-	Refill      int64     `json:"refill"`               // units a minute
+	Refill      int64     `json:"refill"`               // units a minute that follow from it
+	Effective   int64     `json:"effective"`            // of these for now: less for a while after Gmail refused calls
 	Burst       int64     `json:"burst"`                // units of a full bucket
 	Units       int64     `json:"units"`                // that it holds; negative: reserved ahead, or paused
 	Wait        float64   `json:"waitSeconds"`          // until it holds something again
@@ -55,7 +64,10 @@ func (m *Mirror) Quota(ctx context.Context, account string) (QuotaReport, error)
 		return QuotaReport{}, err
 	}
 	report := QuotaReport{
-		Project:  ProjectQuota{m.cfg.Guard.Project, bucketQuota(snap.Project, m.cfg.Guard.ProjectLimit)},
+		Project: ProjectQuota{
+			m.cfg.Guard.Project, DayQuota{snap.Day.Used, snap.Day.Limit, snap.Day.TurnsIn.Round(time.Second).Seconds()},
+			bucketQuota(snap.Project, m.cfg.Guard.ProjectLimit),
+		},
 		Accounts: []AccountQuota{},
 	}
 	for _, a := range accounts {
@@ -92,8 +104,8 @@ func (m *Mirror) bucketsExist() error {
 }
 
 func bucketQuota(b gmailquota.BucketState, limit int64) BucketQuota {
-	q := BucketQuota{Limit: limit, Refill: b.Refill, Burst: b.Capacity, Units: b.Tokens}
-	fill := time.Duration(b.Capacity) * time.Minute / time.Duration(b.Refill)
+	q := BucketQuota{Limit: limit, Refill: b.Refill, Effective: b.Effective, Burst: b.Capacity, Units: b.Tokens}
+	fill := time.Duration(b.Capacity) * time.Minute / time.Duration(max(b.Effective, 1))
 	q.Wait = max(b.FullIn-fill, 0).Round(time.Millisecond).Seconds()
 	if b.Penalty > 0 {
 		q.PausedUntil = time.Now().Add(b.Penalty).Round(time.Millisecond)

@@ -29,7 +29,10 @@ func guardConfig(cfg configs.Config) gmailquota.Config {
 	c.UserCapacity, c.UserRefill = g.PerUserCapacityUnits, g.PerUserRefillUnitsPerMinute
 	c.Jitter, c.InFlight, c.KeyTTL = g.Jitter, g.InFlight, g.KeyTTL
 	c.FailOpen, c.LocalFallback, c.Workers = g.FailOpen, g.LocalFallback, g.Workers
-	c.RedisTimeout = cfg.Redis.Timeout
+	c.Shares = map[gmailquota.Class]int{
+		gmailquota.Realtime: g.ShareRealtime, gmailquota.Backfill: g.ShareBackfill, gmailquota.Maintenance: g.ShareMaintenance,
+	}
+	c.DailyLimit, c.RedisTimeout = g.DailyLimit, cfg.Redis.Timeout
 	return c
 }
 
@@ -57,6 +60,9 @@ func guardKey(field string) string {
 		return "redis.timeout"
 	case "RedisURL":
 		return "redis.url"
+	}
+	if class, ok := strings.CutPrefix(field, "Shares["); ok {
+		return "guard.share" + strings.ToUpper(class[:1]) + strings.TrimSuffix(class[1:], "]")
 	}
 	if method, ok := strings.CutPrefix(field, "Prices["); ok {
 		return "guard.prices." + strings.Trim(method, `"]`)

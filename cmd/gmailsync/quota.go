@@ -64,16 +64,25 @@ func (a *app) printQuota(r worker.QuotaReport) error {
 		return a.printJSON(r)
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BUCKET\tADDRESS\tLIMIT\tREFILL\tUNITS\tWAIT\tPAUSED\tIN FLIGHT")
+	fmt.Fprintln(w, "BUCKET\tADDRESS\tLIMIT\tREFILL NOW\tUNITS\tWAIT\tPAUSED\tIN FLIGHT")
 	line := func(name, address string, b worker.BucketQuota, inFlight string) {
-		fmt.Fprintf(w, "%s\t%s\t%d/min\t%d/min\t%d of %d\t%s\t%s\t%s\n",
-			name, address, b.Limit, b.Refill, b.Units, b.Burst, seconds(b.Wait), paused(b.PausedUntil), inFlight)
+		fmt.Fprintf(w, "%s\t%s\t%d/min\t%d of %d/min\t%d of %d\t%s\t%s\t%s\n",
+			name, address, b.Limit, b.Effective, b.Refill, b.Units, b.Burst, seconds(b.Wait), paused(b.PausedUntil), inFlight)
 	}
 	line("project "+r.Project.Name, "", r.Project.BucketQuota, "")
 	for _, q := range r.Accounts {
 		line(q.ID, q.Address, q.BucketQuota, fmt.Sprintf("%d of %d", q.InFlight, q.InFlightCap))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	day := r.Project.Day
+	of := "no limit is set"
+	if day.Limit > 0 {
+		of = fmt.Sprintf("of the %d at which imports wait", day.Limit)
+	}
+	fmt.Fprintf(a.stdout, "today: %d units, %s; the day turns in %s\n", day.Used, of, seconds(day.TurnsIn))
+	return nil
 }
 
 func seconds(s float64) string {

@@ -85,12 +85,15 @@ func TestQuotaShowAndReset(t *testing.T) {
 	if len(one.Accounts) != 1 || one.Accounts[0].ID != first.Sub {
 		t.Fatalf("--account %s shows %+v", first.Address, one)
 	}
+	if day := one.Project.Day; day.Used < 2 || day.Limit != 80_000_000 || day.TurnsIn <= 0 || day.TurnsIn > 86_400 {
+		t.Errorf("the day: %+v", day)
+	}
 	q := one.Accounts[0]
 	if left := time.Until(q.PausedUntil); left < 10*time.Minute || q.Wait < 600 || q.Limit != 6000 || q.Burst != 100 || q.InFlightCap != 10 {
 		t.Errorf("a paused account: %+v", q)
 	}
 	table := mustRun(t, "quota", "show", "-c", config)
-	for _, want := range []string{"project gmailsync", first.Sub, first.Address, "6000/min", "until ", "of 10"} {
+	for _, want := range []string{"project gmailsync", first.Sub, first.Address, "6000/min", "5880 of 5880/min", "until ", "of 10", "today: ", "of the 80000000"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not have %q:\n%s", want, table)
 		}
