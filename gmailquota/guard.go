@@ -129,6 +129,12 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 		return nil, err
 	}
 	start := g.now()
+	key := scoutKey{r.Account, r.Class}
+	if turn := r.Turn.before(start); turn > 0 {
+		if wait := g.scouts.needless(key, start, turn); wait > 0 {
+			return nil, &DeniedError{Wait: wait, Bucket: BucketUser, Method: r.Method}
+		}
+	}
 	d, err := g.decideShared(ctx, gr)
 	if err != nil {
 		d, err = g.withoutRedis(ctx, gr, err)
@@ -141,17 +147,20 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 		e := &DeniedError{Wait: time.Duration(d.wait) * time.Microsecond, Bucket: bucketNames[d.code], Method: r.Method}
 		e.ahead = time.Duration(gr.charge.near) * time.Microsecond
 		if d.to > 0 {
-			r.Turn.keep(r.Class, d.ticket)
-			e.Wait = g.scouts.quote(scoutKey{r.Account, r.Class}, g.now(), e.Wait, time.Duration(d.taken)*time.Microsecond)
+			r.Turn.keep(r.Class, d.ticket, g.now().Add(e.Wait))
+			e.Wait = g.scouts.quote(key, g.now(), e.Wait, time.Duration(d.taken)*time.Microsecond)
+			r.Turn.askAt(g.now().Add(e.Wait + e.ahead/2))
 		}
 		g.observe(Event{Kind: Denied, Method: r.Method, Class: r.Class, Bucket: e.Bucket, Wait: e.Wait, Took: g.now().Sub(start)})
 		return nil, e
 	}
 	gr.decision = d
 	if d.to > 0 {
-		r.Turn.keep(r.Class, d.ticket)
+		r.Turn.keep(r.Class, d.ticket, g.now())
 	}
 	gr.wait = time.Duration(d.wait) * time.Microsecond
+	g.scouts.admitted(key, g.now())
+	r.Turn.askAt(g.now().Add(gr.wait + time.Duration(gr.charge.user-gr.charge.near/2)*time.Microsecond))
 	if d.dayReached == 1 {
 		g.observe(Event{Kind: DayReached, Units: g.plan.day, Wait: nextDay(g.now()).Sub(g.now())})
 	}
@@ -172,6 +181,9 @@ func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Gran
 	}
 	if r.Turn == nil {
 		r.Turn = new(Turn)
+	}
+	if err := sleep(ctx, min(r.Turn.early(g.now()), limit)); err != nil {
+		return nil, err
 	}
 	for {
 		left := end.Sub(g.now())

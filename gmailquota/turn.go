@@ -2,6 +2,7 @@ package gmailquota
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
@@ -14,6 +15,8 @@ type Turn struct {
 	class  Class
 	ticket ticket
 	ahead  int64
+	due    time.Time // when the place begins, by this process's clock
+	pace   time.Time // when to ask again
 }
 
 type turnKey struct{}
@@ -48,10 +51,39 @@ func (t *Turn) show(c Class) (ticket, int64) {
 	return t.ticket, t.ahead
 }
 
-func (t *Turn) keep(c Class, k ticket) {
+// keep takes a place that begins at due.
+func (t *Turn) keep(c Class, k ticket, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.class, t.ticket = c, k
+	t.class, t.ticket, t.due = c, k, due
+}
+
+// askAt sets when Wait asks next. A job that reserves as soon as it may is as far ahead as it may be, and is denied when
+// anything else is charged before it asks again; so it asks when half of that is left. It is served no later for that,
+// and others have less to wait for.
+func (t *Turn) askAt(at time.Time) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.pace = at
+	}
+}
+
+// early is how long it is until then.
+func (t *Turn) early(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pace.Sub(now)
+}
+
+// before is how long it is until the place begins.
+func (t *Turn) before(now time.Time) time.Duration {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.due.Sub(now)
 }
 
 // scoutEvery is how long a bucket may idle because those whose turn it is do not come (their process died): so often at
@@ -63,6 +95,7 @@ const scoutEvery = 4 * time.Second
 type scouts struct {
 	mu      sync.Mutex
 	covered map[scoutKey]time.Time
+	served  map[scoutKey]time.Time // when somebody was admitted last
 }
 
 type scoutKey struct {
@@ -80,18 +113,34 @@ func (s *scouts) quote(k scoutKey, now time.Time, turn, bucket time.Duration) ti
 		until = now
 	}
 	wait := max(min(turn, until.Sub(now)+scoutEvery), bucket)
-	if s.covered == nil {
-		s.covered = map[scoutKey]time.Time{}
-	}
 	if due := now.Add(wait); due.After(until) {
-		s.covered[k] = due
-	}
-	if len(s.covered) > 1000 {
-		for k, t := range s.covered {
-			if t.Before(now) {
-				delete(s.covered, k)
-			}
-		}
+		s.covered = note(s.covered, k, due, now)
 	}
 	return wait
+}
+
+// admitted notes that somebody was, so that nobody needs to look for a while.
+func (s *scouts) admitted(k scoutKey, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = note(s.served, k, now, now.Add(-scoutEvery))
+}
+
+// needless is for how long a call that comes before its turn need not look, as those before it are being served.
+func (s *scouts) needless(k scoutKey, now time.Time, turn time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(turn, s.served[k].Add(scoutEvery).Sub(now))
+}
+
+// note sets a time, and forgets those before old when there are many.
+func note(m map[scoutKey]time.Time, k scoutKey, t, old time.Time) map[scoutKey]time.Time {
+	if m == nil {
+		m = map[scoutKey]time.Time{}
+	}
+	m[k] = t
+	if len(m) > 1000 {
+		maps.DeleteFunc(m, func(_ scoutKey, t time.Time) bool { return t.Before(old) })
+	}
+	return m
 }
