@@ -58,7 +58,7 @@ var bucketNames = [...]string{
 type decision struct {
 	code          int64
 	wait          int64
-	user, project int64 // fullAt of both buckets after the charge; 0 for a replay
+	user, project int64 // fullAt of both buckets after the charge; 0 for a replay. Denied: user is what a call waits when it is admitted then
 	taken         int64 // µs of the user's refill that the charge took; denied: the wait if nobody waited before it
 	ticket              // to show from now on, zero: as before
 	dayReached    int64 // 1: this charge reached the day's units
@@ -78,6 +78,7 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	userWait := max(u.fullAt, now) + c.user - now - max(l.user, c.user)
 	full := max(p.fullAt, now) + c.project
 	projectWait := full - now - max(l.project, c.project)
+	wait := max(userWait, projectWait, 0)
 	userTill := c.till(userWait, max(u.shares[c.class], u.end), now)
 	fair := int64(0)
 	if projectWait > 0 && active > 1 { // others want its units
@@ -88,18 +89,22 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	turn := u.turn(now, l, c)
 	crowded := u.live > 0 && u.live+c.calls > u.inFlightCap(now, l.inFlight)
 	if till > 0 || turn > 0 || crowded {
-		return denial(u, p, now, c, projectTill > userTill, till, turn, fair, crowded)
+		return denial(u, p, now, c, projectTill > userTill, wait, till, turn, fair, crowded)
 	}
-	wait := max(userWait, projectWait, 0)
 	at := now + wait
 	// The user's bucket is charged as of the admission: were it charged now, refill that a project-wide wait lets pass
 	// would count twice.
 	before := max(u.fullAt, now)
 	u.fullAt = max(u.fullAt, at) + c.user
 	p.fullAt = full
-	u.shares[c.class] = useShare(u.shares[c.class], now, c.shareUser)
-	p.shares[c.class] = useShare(p.shares[c.class], now, c.shareProject)
-	u.fair = useShare(u.fair, now, c.project*active*10/9)
+	// What is taken while nobody must wait is held against nobody.
+	if userWait > 0 {
+		u.shares[c.class] = useShare(u.shares[c.class], now, c.shareUser)
+	}
+	if projectWait > 0 {
+		p.shares[c.class] = useShare(p.shares[c.class], now, c.shareProject)
+		u.fair = useShare(u.fair, now, c.project*active*10/9)
+	}
 	u.insert(record{c.id, at, c.calls})
 	u.live += c.calls
 	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c), dayReached: p.use(c.units, l)}
@@ -130,10 +135,10 @@ func useShare(share, now, cost int64) int64 {
 }
 
 // denial names what denies longest, and gives a place in the line.
-func denial(u *userState, p *projectState, now int64, c charge, byProject bool, till, turn, fair int64, crowded bool) decision {
-	if wait := max(till, turn); crowded && wait < inFlightRetryUS {
+func denial(u *userState, p *projectState, now int64, c charge, byProject bool, wait, till, turn, fair int64, crowded bool) decision {
+	if denied := max(till, turn); crowded && denied < inFlightRetryUS {
 		lapse := u.records[0].at + leaseUS - now // settled: after now; a released first record only shortens the estimate
-		if retry := min(lapse, inFlightRetryUS); retry >= wait {
+		if retry := min(lapse, inFlightRetryUS); retry >= denied {
 			return decision{code: deniedInFlight, wait: retry, taken: retry}
 		}
 	}
@@ -146,11 +151,12 @@ func denial(u *userState, p *projectState, now int64, c charge, byProject bool, 
 	case u.end > now:
 		code = deniedPenaltyUser
 	}
+	ahead := max(wait-till, 0)
 	t := queue(u, p, now, till, fair, byProject, c)
 	if t == (ticket{}) {
-		return decision{code: code, wait: max(till, turn), taken: till}
+		return decision{code: code, wait: max(till, turn), user: ahead, taken: till}
 	}
-	return decision{code: code, wait: t.from - now, taken: till, ticket: t}
+	return decision{code: code, wait: t.from - now, user: ahead, taken: till, ticket: t}
 }
 
 // refund takes a charge back of which nothing reached Gmail; d is its decision. A bucket never gets back more than it

@@ -145,7 +145,7 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 	if d.code != admitted {
 		g.counters.denied.Add(1)
 		e := &DeniedError{Wait: time.Duration(d.wait) * time.Microsecond, Bucket: bucketNames[d.code], Method: r.Method}
-		e.ahead = time.Duration(gr.charge.near) * time.Microsecond
+		e.ahead = time.Duration(d.user) * time.Microsecond
 		if d.to > 0 {
 			r.Turn.keep(r.Class, d.ticket, g.now().Add(e.Wait))
 			e.Wait = g.scouts.quote(key, g.now(), e.Wait, time.Duration(d.taken)*time.Microsecond)
@@ -207,11 +207,10 @@ func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Gran
 	}
 }
 
-// ahead is what a denied call sleeps after the quoted wait: then it can be reserved, as far ahead as it may be. A call
-// that waits for others to end needs no reservation.
+// ahead is what a denied call sleeps after the quoted wait: then it is reserved that far ahead.
 func ahead(err error) time.Duration {
 	var denied *DeniedError
-	if !errors.As(err, &denied) || denied.Bucket == BucketInFlight {
+	if !errors.As(err, &denied) {
 		return 0
 	}
 	return denied.ahead

@@ -243,7 +243,7 @@ local function use(t, cost)
   return max(t, now + cost)
 end
 
-local function denial(u, p, c, byProject, wait, turn, fair, crowded)
+local function denial(u, p, c, byProject, bucketWait, wait, turn, fair, crowded)
   if crowded and max(wait, turn) < IN_FLIGHT_RETRY then
     local retry = min(tonumber(sub(u.recs, 13, 28)) + LEASE - now, IN_FLIGHT_RETRY)
     if retry >= max(wait, turn) then return 3, retry, 0, 0, retry, 0, 0, 0 end
@@ -274,8 +274,9 @@ local function denial(u, p, c, byProject, wait, turn, fair, crowded)
     return from, from + length
   end
   local from, to = place()
-  if to == 0 then return code, max(wait, turn), 0, 0, wait, 0, 0, 0 end
-  return code, from - now, 0, 0, wait, from, to, 0
+  local ahead = max(bucketWait - wait, 0)
+  if to == 0 then return code, max(wait, turn), ahead, 0, wait, 0, 0, 0 end
+  return code, from - now, ahead, 0, wait, from, to, 0
 end
 
 -- denied is how long a bucket denies c that would have it wait; below is from when on its class is below its share.
@@ -315,6 +316,7 @@ local function decide(u, p, c)
   local userWait = (u.full > now and u.full or now) + c.user - now - (c.user > capU and c.user or capU)
   local full = (p.full > now and p.full or now) + c.project
   local projectWait = full - now - (c.project > capP and c.project or capP)
+  local wait = max(userWait, projectWait, 0)
   local userDenies = denied(c, userWait, u.e > u.share[k] and u.e or u.share[k])
   local fair = 0
   if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
@@ -327,16 +329,17 @@ local function decide(u, p, c)
   local turn = min(c.counts and c.from or u.line[k], u.full - floor(capU / 2)) - now
   local crowded = u.live > 0 and u.live + c.calls > inFlightCap(u)
   if denies > 0 or turn > 0 or crowded then
-    return denial(u, p, c, projectDenies > userDenies, denies, turn, fair, crowded)
+    return denial(u, p, c, projectDenies > userDenies, wait, denies, turn, fair, crowded)
   end
-  local wait = max(userWait, projectWait, 0)
   local at = now + wait
   local before = max(u.full, now)
   u.full, u.dirty = max(u.full, at) + c.user, true
   p.full, p.dirty = full, true
-  u.share[k] = use(u.share[k], c.shareU)
-  p.share[k] = use(p.share[k], c.shareP)
-  u.fair = use(u.fair, floor(c.project * active * 10 / 9))
+  if userWait > 0 then u.share[k] = use(u.share[k], c.shareU) end
+  if projectWait > 0 then
+    p.share[k] = use(p.share[k], c.shareP)
+    u.fair = use(u.fair, floor(c.project * active * 10 / 9))
+  end
   insert(u, c.id, at, c.calls)
   u.live = u.live + c.calls
   local from, to = 0, 0

@@ -74,6 +74,9 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	clock, born := answer[8], answer[9]
 	gr.at = clock + d.wait
 	for i, full := range [2]int64{d.user, d.project} {
+		if d.code != admitted {
+			full = 0
+		}
 		told[i] = known{born, max(told[i].full, now+full-clock)}
 	}
 	g.memory.learn(gr.account, now, before, told)
