@@ -28,8 +28,8 @@ type charge struct {
 	units         int64
 	user, project int64 // cost, µs of each bucket's refill at the configured rate
 	// near is how far ahead it may reserve, far how far while its class is below its share.
-	near, far               int64
-	shareUser, shareProject int64 // for how long it uses up its class's share, µs
+	near, far int64
+	share     int64 // its class's part of the rate, percent
 	// patience is how long it would wait for its turn; 0: it does not come back, and is given no place.
 	patience int64
 	ahead    int64 // calls that follow this one
@@ -82,7 +82,7 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	userTill := c.till(userWait, max(u.shares[c.class], u.end), now)
 	fair := int64(0)
 	if projectWait > 0 && active > 1 { // others want its units
-		fair = max(u.fair-now, 0)
+		fair = max(min(u.fair, u.parts[c.class])-now, 0)
 	}
 	projectTill := max(c.till(projectWait, max(p.shares[c.class], p.end), now), min(projectWait, fair), p.turn(now, l, c))
 	till := max(userTill, projectTill, 0)
@@ -99,21 +99,32 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	p.fullAt = full
 	// What is taken while nobody must wait is held against nobody.
 	if userWait > 0 {
-		u.shares[c.class] = useShare(u.shares[c.class], now, c.shareUser)
+		u.shares[c.class] = useShare(u.shares[c.class], now, c.ofShare(c.user))
 	}
 	if projectWait > 0 {
-		p.shares[c.class] = useShare(p.shares[c.class], now, c.shareProject)
-		u.fair = useShare(u.fair, now, c.project*active*10/9)
+		p.shares[c.class] = useShare(p.shares[c.class], now, c.ofShare(c.project))
+		part, share := c.part(active)
+		u.fair, u.parts[c.class] = useShare(u.fair, now, part), useShare(u.parts[c.class], now, share)
 	}
 	u.insert(record{c.id, at, c.calls})
 	u.live += c.calls
 	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c), dayReached: p.use(c.units, l)}
 }
 
+// part is for how long the call uses up its user's part of the project, one of so many, and its class's share of that.
+// Nine tenths of the project are shared out; what is left goes to who asks first, so that nobody waits for units that
+// others let pass.
+func (c *charge) part(users int64) (all, class int64) {
+	all = min(c.project*users, maxPartUS) * 10 / 9
+	return all, c.ofShare(all)
+}
+
+// ofShare is for how long a cost uses up its class's share of a rate.
+func (c *charge) ofShare(cost int64) int64 { return (cost*100 + c.share - 1) / c.share }
+
 // slow makes the charge dearer where Gmail gives less than the configured rate, see learned.
 func (c *charge) slow(user, project int64) {
-	c.user, c.shareUser, c.length = scaled(c.user, user), scaled(c.shareUser, user), scaled(c.length, user)
-	c.project, c.shareProject = scaled(c.project, project), scaled(c.shareProject, project)
+	c.user, c.length, c.project = scaled(c.user, user), scaled(c.length, user), scaled(c.project, project)
 }
 
 // till is how long a bucket denies c that would have it wait: it may reserve near, or far from when on its class is below

@@ -30,7 +30,7 @@ func testConfig(change ...func(*gmailquota.Config)) gmailquota.Config {
 	return cfg
 }
 
-// differentialSteps is enough for a developer's run; CI and soak runs set GMAILQUOTA_STEPS.
+// differentialSteps, on each Redis, is enough for a developer's run; CI and soak runs set GMAILQUOTA_STEPS.
 func differentialSteps(t *testing.T) int {
 	if s := os.Getenv("GMAILQUOTA_STEPS"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -47,13 +47,14 @@ func differentialSteps(t *testing.T) int {
 // spring-cloud/spring-cloud-gateway#2412, redis/redis#13115, bucket4j/bucket4j#51
 func TestCoreAndScriptAgree(t *testing.T) {
 	onBoth(t, func(t *testing.T, r quotatest.Redis) {
+		t.Parallel()
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		h := &history{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1)), tickets: map[[2]any][2]int64{}}
 		h.reconfigure()
-		for i := range differentialSteps(t) {
-			if h.step(); t.Failed() {
-				t.Fatalf("at step %d", i)
+		for n := 0; n < differentialSteps(t); {
+			if n += h.step(); t.Failed() {
+				t.Fatalf("at step %d", n)
 			}
 		}
 	})
@@ -99,24 +100,24 @@ func (h *history) reconfigure() {
 	}
 }
 
-func (h *history) step() {
+// step does one thing, or several acquisitions in one run of the script. It returns how many it did.
+func (h *history) step() int {
 	ctx := context.Background()
 	account := fmt.Sprintf("user-%d", h.rnd.IntN(4))
 	switch n := h.rnd.IntN(1000); {
 	case n < 3:
 		h.reconfigure()
-		return
+		return 1
 	case n < 10:
 		h.lose(account)
-		return
+		return 1
 	case n < 300:
 		h.advance()
-		return
+		return 1
 	}
 	s := h.random(account)
 	if s.Op == "acquire" {
-		h.together(s)
-		return
+		return h.together(s)
 	}
 	want := h.model.Do(s)
 	got, err := h.guard.Run(ctx, s)
@@ -127,10 +128,11 @@ func (h *history) step() {
 		h.t.Errorf("%+v: the script decided %v, the core %v", s, got, want)
 	}
 	h.compare(s)
+	return 1
 }
 
 // together sends acquisitions in one run, several of the same user among them. They are decided as one after the other.
-func (h *history) together(first gmailquota.Step) {
+func (h *history) together(first gmailquota.Step) int {
 	steps := []gmailquota.Step{first}
 	for n := max(h.rnd.IntN(8)-4, 0); n > 0; n-- {
 		s := h.random(fmt.Sprintf("user-%d", h.rnd.IntN(4)))
@@ -153,6 +155,7 @@ func (h *history) together(first gmailquota.Step) {
 	for _, s := range steps {
 		h.compare(s)
 	}
+	return len(steps)
 }
 
 // note keeps what later steps refer to.
@@ -170,13 +173,16 @@ func (h *history) note(s gmailquota.Step, d gmailquota.Decision) {
 }
 
 func (h *history) compare(s gmailquota.Step) {
-	ctx := context.Background()
 	userKey, projectKey := h.guard.Keys(s.Account)
 	user, project := h.model.Stored(s.Account)
-	if got := h.r.Client.Get(ctx, userKey).Val(); got != user {
+	stored := h.r.Client.MGet(context.Background(), userKey, projectKey).Val()
+	if len(stored) != 2 {
+		h.t.Fatalf("%+v: Redis holds %v", s, stored)
+	}
+	if got, _ := stored[0].(string); got != user {
 		h.t.Errorf("%+v: user state\nscript %q\ncore   %q", s, got, user)
 	}
-	if got := h.r.Client.Get(ctx, projectKey).Val(); got != project {
+	if got, _ := stored[1].(string); got != project {
 		h.t.Errorf("%+v: project state\nscript %q\ncore   %q", s, got, project)
 	}
 }

@@ -301,7 +301,7 @@ func (g *Guard) horizon(r Request) int64 {
 // price sets what units cost in these buckets.
 func (c *charge) price(units int64, user, project bucket, shares [classes]int64) {
 	c.units, c.user, c.project = units, user.cost(units), project.cost(units)
-	c.shareUser, c.shareProject = (c.user*100+shares[c.class]-1)/shares[c.class], (c.project*100+shares[c.class]-1)/shares[c.class]
+	c.share = shares[c.class]
 	c.length = c.user * min(1+c.ahead, max(placeUS/c.user, 1))
 }
 

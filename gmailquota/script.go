@@ -51,7 +51,7 @@ func (c *charge) encode(holdUser, holdProject int64, user, project told, release
 		project.born = user.born
 	}
 	b := append(make([]byte, 0, 160+len(released)), c.id...)
-	b = appendNumbers(b, c.calls, int64(c.class), c.units, c.user, c.project, c.near, c.far, c.shareUser, c.shareProject, c.patience, c.length)
+	b = appendNumbers(b, c.calls, int64(c.class), c.units, c.user, c.project, c.near, c.far, c.share, c.patience, c.length)
 	b = append(b, '|')
 	if c.to > 0 {
 		b = appendNumbers(b, c.from, c.to)
@@ -77,8 +77,9 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 // encode writes a state as the script does.
 func (u *userState) encode() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d %d %d %d|%s|%s|%s|", layout, u.fullAt, u.live, u.fair, u.epoch,
-		group(u.end, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt), group(u.shares[:]...), group(u.lines[:]...))
+	fmt.Fprintf(&b, "%s %d %d %d|%s|%s|%s|%s|", layout, u.fullAt, u.live, u.epoch,
+		group(u.end, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt), group(u.shares[:]...), group(u.lines[:]...),
+		group(u.fair, u.parts[0], u.parts[1], u.parts[2]))
 	for _, r := range u.records {
 		fmt.Fprintf(&b, "%s%016d%03d", r.id, r.at, r.n)
 	}
@@ -106,15 +107,16 @@ func group(numbers ...int64) string {
 // parseUser reads what encode wrote; ok is false for anything else.
 func parseUser(s string) (u userState, ok bool) {
 	groups := strings.Split(s, "|")
-	var n [5]int64
+	var n, parts [4]int64
 	var pause [7]int64
-	if len(groups) != 5 || !parseHead(groups[0], n[:]) || !parseGroup(groups[1], pause[:]) || !parseGroup(groups[2], u.shares[:]) ||
-		!parseGroup(groups[3], u.lines[:]) || len(groups[4])%recordLen != 0 {
+	if len(groups) != 6 || !parseHead(groups[0], n[:]) || !parseGroup(groups[1], pause[:]) || !parseGroup(groups[2], u.shares[:]) ||
+		!parseGroup(groups[3], u.lines[:]) || !parseGroup(groups[4], parts[:]) || len(groups[5])%recordLen != 0 {
 		return userState{}, false
 	}
-	u.fullAt, u.live, u.fair, u.epoch = n[1], n[2], n[3], n[4]
+	u.fullAt, u.live, u.epoch = n[1], n[2], n[3]
+	u.fair, u.parts = parts[0], [classes]int64(parts[1:])
 	u.penalty, u.cap, u.capAt = pauseOf(pause[:]), pause[5], pause[6]
-	for records := groups[4]; records != ""; records = records[recordLen:] {
+	for records := groups[5]; records != ""; records = records[recordLen:] {
 		at, err1 := strconv.ParseInt(records[idLen:idLen+16], 10, 64)
 		calls, err2 := strconv.ParseInt(records[idLen+16:recordLen], 10, 64)
 		if err1 != nil || err2 != nil {

@@ -1,8 +1,8 @@
 -- The twin of core.go: a test holds both equal in every decision and stored number, so change them together.
 -- Times are microseconds, numbers are integers below 2^53 and are written with %d.
 --
--- A user's state is "2 fullAt live fair epoch|penaltyEnd strikes rate rateAt ceiling cap capAt|share0 share1 share2|line0
--- line1 line2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd strikes rate rateAt
+-- A user's state is "2 fullAt live epoch|penaltyEnd strikes rate rateAt ceiling cap capAt|share0 share1 share2|line0
+-- line1 line2|fair part0 part1 part2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd strikes rate rateAt
 -- ceiling|share0 share1 share2|line0 line1 line2"; a group of zeros is left out. The leading 2 is the layout, and a state
 -- that does not match is a missing one. A record is 31 characters: 12 of the id (~ and 11 others; no ~ is anywhere else),
 -- 16 of the admission time, 3 of the calls under way.
@@ -21,10 +21,11 @@ local CAP_EPISODE, CAP_GROW, CAP_MEMORY = 5000000, 60000000, 600000000
 local FULL_RATE, LEAST_RATE, FIRST_CUT, NEXT_CUT, FAST, SLOW = 1000, 10, 850, 920, 150, 6
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
+local MAX_PART = 35184372088832
 local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
-local USER = '^2 (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
+local USER = '^2 (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
 local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -166,17 +167,20 @@ local function restart(u, at)
 end
 
 local function loadUser(s, born)
-  local full, live, fair, epoch, pause, share, line, recs = match(s or '', USER)
+  local full, live, epoch, pause, share, line, parts, recs = match(s or '', USER)
   local e, strikes, rate, rateAt, ceiling, cap, capAt = 0, 0, 0, 0, 0, 0, 0
+  local fair = 0
   if full then
     share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
+    if parts ~= '' then fair, parts = match(parts, '^(%d+) (.*)$') end
+    parts = parts and classes(parts, now - FAIR_MEMORY)
     if pause ~= '' then
       e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     end
   end
-  if not (full and share and line and e and #recs % RECORD == 0) then
+  if not (full and share and line and parts and e and #recs % RECORD == 0) then
     local u = {full = 0, live = 0, fair = 0, epoch = 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0,
-      capAt = 0, share = {0, 0, 0}, line = {0, 0, 0}, recs = '', missing = true}
+      capAt = 0, share = {0, 0, 0}, line = {0, 0, 0}, parts = {0, 0, 0}, recs = '', missing = true}
     if now - born < YOUNG then
       u.full, u.dirty = now + capU, true
       restart(u, now)
@@ -185,24 +189,29 @@ local function loadUser(s, born)
   end
   local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = e + 0, strikes = strikes + 0,
     rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0, cap = cap + 0, capAt = capAt + 0, share = share, line = line,
-    recs = recs}
+    parts = parts, recs = recs}
   u.full, u.dirty = settle(u, capU)
   if u.capAt > now then u.capAt, u.dirty = now, true end
   if recs ~= '' then prune(u) end
-  if u.dirty then u.share, u.line, u.fair = {0, 0, 0}, {0, 0, 0}, 0 end
+  if u.dirty then u.share, u.line, u.fair, u.parts = {0, 0, 0}, {0, 0, 0}, 0, {0, 0, 0} end
   if u.fair <= now - FAIR_MEMORY then u.fair = 0 end
   return u
 end
 
 local function saveUser(key, u)
-  local t, l, pause = lasts(u), u.line, ''
+  local t, l, pause, parts = lasts(u), u.line, '', u.parts
   if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
   if u.recs ~= '' and t < u.last + LEASE then t = u.last + LEASE end
   t = max(t, l[1], l[2], l[3], now)
   if u.e > 0 or u.rate > 0 or u.cap > 0 then
     pause = format('%d %d %d %d %d %d %d', u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt)
   end
-  redis.call('SET', key, format('2 %d %d %d %d|%s|%s|%s|', u.full, u.live, u.fair, u.epoch, pause, group(u.share), group(l))
+  if u.fair == 0 and parts[1] == 0 and parts[2] == 0 and parts[3] == 0 then
+    parts = ''
+  else
+    parts = format('%d %d %d %d', u.fair, parts[1], parts[2], parts[3])
+  end
+  redis.call('SET', key, format('2 %d %d %d|%s|%s|%s|%s|', u.full, u.live, u.epoch, pause, group(u.share), group(l), parts)
     .. u.recs, 'PX', format('%d', ceil((t - now + margin) / 1000)))
 end
 
@@ -242,6 +251,8 @@ local function use(t, cost)
   if t <= now then return t + cost end
   return max(t, now + cost)
 end
+
+local function ofShare(c, cost) return floor((cost * 100 + c.share - 1) / c.share) end
 
 local function denial(u, p, c, byProject, bucketWait, wait, turn, fair, crowded)
   if crowded and max(wait, turn) < IN_FLIGHT_RETRY then
@@ -296,12 +307,9 @@ end
 local function slow(c, u, p)
   if u.rate > 0 then
     local rate = permille(u)
-    c.user, c.shareU, c.length = scaled(c.user, rate), scaled(c.shareU, rate), scaled(c.length, rate)
+    c.user, c.length = scaled(c.user, rate), scaled(c.length, rate)
   end
-  if p.rate > 0 then
-    local rate = permille(p)
-    c.project, c.shareP = scaled(c.project, rate), scaled(c.shareP, rate)
-  end
+  if p.rate > 0 then c.project = scaled(c.project, permille(p)) end
 end
 
 local function decide(u, p, c)
@@ -319,7 +327,7 @@ local function decide(u, p, c)
   local wait = max(userWait, projectWait, 0)
   local userDenies = denied(c, userWait, u.e > u.share[k] and u.e or u.share[k])
   local fair = 0
-  if projectWait > 0 and active > 1 then fair = max(u.fair - now, 0) end
+  if projectWait > 0 and active > 1 then fair = max(min(u.fair, u.parts[k]) - now, 0) end
   local projectDenies = denied(c, projectWait, p.e > p.share[k] and p.e or p.share[k])
   if fair > 0 then projectDenies = max(projectDenies, min(projectWait, fair)) end
   if not c.counts and p.line[k] > now then
@@ -335,10 +343,10 @@ local function decide(u, p, c)
   local before = max(u.full, now)
   u.full, u.dirty = max(u.full, at) + c.user, true
   p.full, p.dirty = full, true
-  if userWait > 0 then u.share[k] = use(u.share[k], c.shareU) end
+  if userWait > 0 then u.share[k] = use(u.share[k], ofShare(c, c.user)) end
   if projectWait > 0 then
-    p.share[k] = use(p.share[k], c.shareP)
-    u.fair = use(u.fair, floor(c.project * active * 10 / 9))
+    local part = floor(min(c.project * active, MAX_PART) * 10 / 9)
+    p.share[k], u.fair, u.parts[k] = use(p.share[k], ofShare(c, c.project)), use(u.fair, part), use(u.parts[k], ofShare(c, part))
   end
   insert(u, c.id, at, c.calls)
   u.live = u.live + c.calls
@@ -377,7 +385,7 @@ end
 
 -- acquire decides on a request, see charge.encode, after what rides on it. c.counts: its ticket is one.
 local function acquire(u, p, s, borns)
-  local id, calls, class, units, user, project, near, far, shareU, shareP, patience, length, ticket, holds, born, usU, usP,
+  local id, calls, class, units, user, project, near, far, share, patience, length, ticket, holds, born, usU, usP,
     ended = match(s, REQUEST)
   if holds ~= '' then
     local holdU, holdP = match(holds, '(%d+) (%d+)')
@@ -391,7 +399,7 @@ local function acquire(u, p, s, borns)
   if ended ~= '' then release(u, ended) end
   seen(u, p)
   local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0,
-    near = near + 0, far = far + 0, shareU = shareU + 0, shareP = shareP + 0, patience = patience + 0, length = length + 0,
+    near = near + 0, far = far + 0, share = share + 0, patience = patience + 0, length = length + 0,
     counts = false}
   if ticket ~= '' then
     local from, to = match(ticket, '(%d+) (%d+)')

@@ -43,6 +43,30 @@ func TestEachClassGetsItsShareWhateverTheOthersAskFor(t *testing.T) {
 	}
 }
 
+// The same holds among the users of a project that is full: each class gets its share of the project.
+func TestEachClassGetsItsShareOfAFullProject(t *testing.T) {
+	const limit, minutes = 30_000, 4
+	m := newMarket(6, testConfig(func(c *gmailquota.Config) { c.InFlight, c.ProjectLimit = 100, limit }))
+	m.maxWait = 3 * time.Second
+	for i := range 60 { // 20 users want 120,000 units a minute of 30,000
+		class := gmailquota.Class(i % 3)
+		for range 4 {
+			m.add(&caller{account: fmt.Sprint("user-", i/3), class: class, prices: [][]int64{{40, 10}, {2, 20}, {1, 100}}[class], pause: always})
+		}
+	}
+	m.run(minutes * time.Minute)
+	var total int64
+	for class, units := range m.byClass {
+		total += units
+		if want := int64(minutes * limit * m.cfg.Shares[gmailquota.Class(class)] / 100 * 95 / 100); units < want {
+			t.Errorf("%v: %d units; want %d", gmailquota.Class(class), units, want)
+		}
+	}
+	if use := float64(total) / (minutes * limit); use < 0.96 {
+		t.Errorf("use %.3f of the project's limit; got %v", use, m.byClass)
+	}
+}
+
 // A dear call gets through beside a flood of cheap ones.
 func TestAWatchGetsThroughBesideAFloodOfCheapCalls(t *testing.T) {
 	m := newMarket(2, testConfig(func(c *gmailquota.Config) { c.InFlight = 200 }))
@@ -75,6 +99,26 @@ func TestARealtimeCallWaitsForOneCallOfAnImport(t *testing.T) {
 			if most := int64(i+1)*(400_000+own) - (m.model.Now - began) + 400_000; d[0] != 0 || step > 0 && d[1] > 400_000+2*own+408_164 || step == 0 && d[1] > most {
 				t.Errorf("call %d after %v: code %d, wait %d µs", i, step, d[0], d[1])
 			}
+		}
+	}
+}
+
+// The same in the project's bucket: imports of other users that fill it keep a realtime call waiting no longer than an
+// import of its own user does.
+func TestARealtimeCallWaitsForNoMoreInAFullProject(t *testing.T) {
+	m := newMarket(7, testConfig(func(c *gmailquota.Config) { c.InFlight, c.ProjectLimit = 200, 12_000 }))
+	m.maxWait = 3 * time.Second
+	for i := range 40 {
+		m.add(&caller{account: fmt.Sprint("user-", i%10), class: gmailquota.Backfill, prices: []int64{40}, pause: always})
+	}
+	m.run(3 * time.Minute)
+	began := m.model.Now
+	const own = 2*60_000_000/11_600 + 1 // µs of the project's refill that two units take, at least
+	for i := range 10 {
+		d := m.model.Do(gmailquota.Step{Op: "acquire", Account: fmt.Sprint("quiet-", i), ID: gmailquota.NewID(), Calls: 1, Units: 2,
+			Class: gmailquota.Realtime, Horizon: m.model.HorizonUS(gmailquota.Realtime)})
+		if most := 410_000 + 350_000 + int64(i+1)*own; d[0] != 0 || m.model.Now-began+d[1] > most {
+			t.Errorf("call %d: code %d, admitted after %d µs; want at most %d", i, d[0], m.model.Now-began+d[1], most)
 		}
 	}
 }

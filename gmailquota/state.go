@@ -9,6 +9,8 @@ const (
 	shareMemoryUS = 3_000_000
 	// fairMemoryUS is the same for a user and its part of the project, of which a thousand users have little.
 	fairMemoryUS = minuteUS
+	// maxPartUS keeps a user's part of a project with very many users within 2^53: a year.
+	maxPartUS = 1 << 45
 	// The project's key lives for a day at least, not keyTTL: its age tells whether state was lost, and there is one.
 	projectLifeUS = 24 * 3600 * 1_000_000
 )
@@ -52,7 +54,8 @@ type userState struct {
 	live    int64          // calls reserved or under way: the sum of n
 	shares  [classes]int64 // when a class is below its share again; 0: it is
 	lines   [classes]int64 // the end of the last place given out in a class's line; 0: nobody waits
-	fair    int64          // when the user's part of the project is full again; 0: it is
+	fair    int64          // when the user has used no more than its part of the project; 0: it has not
+	parts   [classes]int64 // the same for a class's share of this part
 	epoch   int64          // in which the project last counted the user
 	records []record       // by admission time
 }
@@ -103,12 +106,15 @@ func (u *userState) settle(now int64, l limits) (repaired bool) {
 	}
 	u.prune(now)
 	if repaired {
-		u.shares, u.lines, u.fair = [classes]int64{}, [classes]int64{}, 0
+		u.shares, u.lines, u.fair, u.parts = [classes]int64{}, [classes]int64{}, 0, [classes]int64{}
 	}
 	for k := range classes {
 		u.shares[k], u.lines[k] = future(u.shares[k], now-shareMemoryUS), future(u.lines[k], now)
 	}
 	u.fair = future(u.fair, now-fairMemoryUS)
+	for k := range classes {
+		u.parts[k] = future(u.parts[k], now-fairMemoryUS)
+	}
 	return repaired
 }
 
