@@ -159,7 +159,9 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 		r.Turn.keep(r.Class, d.ticket, g.now())
 	}
 	gr.wait = time.Duration(d.wait) * time.Microsecond
-	g.scouts.admitted(key, g.now())
+	if r.Turn != nil {
+		g.scouts.admitted(key, g.now())
+	}
 	r.Turn.askAt(g.now().Add(gr.wait + time.Duration(gr.charge.user-gr.charge.near/2)*time.Microsecond))
 	if d.dayReached == 1 {
 		g.observe(Event{Kind: DayReached, Units: g.plan.day, Wait: nextDay(g.now()).Sub(g.now())})

@@ -94,8 +94,8 @@ const scoutEvery = 4 * time.Second
 // after the one before.
 type scouts struct {
 	mu      sync.Mutex
-	covered map[scoutKey]time.Time
-	served  map[scoutKey]time.Time // when somebody was admitted last
+	covered times
+	served  times // when somebody was admitted last
 }
 
 type scoutKey struct {
@@ -108,13 +108,13 @@ type scoutKey struct {
 func (s *scouts) quote(k scoutKey, now time.Time, turn, bucket time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, ok := s.covered[k]
+	until, ok := s.covered.of[k]
 	if !ok || until.Before(now) {
 		until = now
 	}
 	wait := max(min(turn, until.Sub(now)+scoutEvery), bucket)
 	if due := now.Add(wait); due.After(until) {
-		s.covered = note(s.covered, k, due, now)
+		s.covered.note(k, due, now)
 	}
 	return wait
 }
@@ -123,24 +123,29 @@ func (s *scouts) quote(k scoutKey, now time.Time, turn, bucket time.Duration) ti
 func (s *scouts) admitted(k scoutKey, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.served = note(s.served, k, now, now.Add(-scoutEvery))
+	s.served.note(k, now, now.Add(-scoutEvery))
 }
 
 // needless is for how long a call that comes before its turn need not look, as those before it are being served.
 func (s *scouts) needless(k scoutKey, now time.Time, turn time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(turn, s.served[k].Add(scoutEvery).Sub(now))
+	return min(turn, s.served.of[k].Add(scoutEvery).Sub(now))
 }
 
-// note sets a time, and forgets those before old when there are many.
-func note(m map[scoutKey]time.Time, k scoutKey, t, old time.Time) map[scoutKey]time.Time {
-	if m == nil {
-		m = map[scoutKey]time.Time{}
+// times is a time for each line; the old ones are forgotten.
+type times struct {
+	of      map[scoutKey]time.Time
+	sweepAt int
+}
+
+func (m *times) note(k scoutKey, t, old time.Time) {
+	if m.of == nil {
+		m.of = map[scoutKey]time.Time{}
 	}
-	m[k] = t
-	if len(m) > 1000 {
-		maps.DeleteFunc(m, func(_ scoutKey, t time.Time) bool { return t.Before(old) })
+	m.of[k] = t
+	if len(m.of) >= m.sweepAt {
+		maps.DeleteFunc(m.of, func(_ scoutKey, t time.Time) bool { return t.Before(old) })
+		m.sweepAt = max(2*len(m.of), 100)
 	}
-	return m
 }
