@@ -22,7 +22,8 @@ type local struct {
 	user, project bucket
 	users         map[string]*userState
 	state         projectState
-	unsettled     bool // the project has calls that Redis does not know
+	sweepAt       int64 // µs
+	unsettled     bool  // the project has calls that Redis does not know
 }
 
 func newLocal(cfg Config, p plan, m *memory, now func() time.Time) (*local, error) {
@@ -42,10 +43,10 @@ func newLocal(cfg Config, p plan, m *memory, now func() time.Time) (*local, erro
 // open returns the account's state. Where it is missing it begins empty, after what is reserved in Redis.
 func (l *local) open(account string) (*userState, int64) {
 	now := l.clock().UnixMicro()
-	user, project := l.memory.of(account)
+	user, project := l.memory.of(account, now)
 	if !l.unsettled {
 		l.unsettled = true
-		l.state = projectState{fullAt: max(now, project.full-l.plan.project.cap) + l.limits.project, born: now}
+		l.state = projectState{fullAt: l.after(project, now, l.plan.project, 0) + l.limits.project, born: now}
 		for _, u := range l.users { // of an earlier outage, and not settled since
 			u.fullAt = max(u.fullAt, now+l.limits.user)
 		}
@@ -53,14 +54,33 @@ func (l *local) open(account string) (*userState, int64) {
 	u := l.users[account]
 	if u == nil {
 		u = &userState{
-			fullAt:  max(now, user.full-l.plan.user.cap) + l.plan.others + l.limits.user,
+			fullAt:  l.after(user, now, l.plan.user, l.plan.others) + l.limits.user,
 			records: make([]record, 0, localRecords),
 		}
+		l.sweep(now)
 		l.users[account] = u
 	}
 	u.settle(now, l.limits)
 	l.state.settle(now, l.limits)
 	return u, now
+}
+
+// after is when nothing is reserved any more in a bucket of Redis, in which others may have charged so much more.
+func (l *local) after(k known, now int64, b bucket, others int64) int64 {
+	return min(max(now, k.latest()-b.cap)+others, now+l.plan.longest)
+}
+
+// sweep forgets, once a minute, the accounts of which Redis need not be told any more: their bucket there has refilled.
+func (l *local) sweep(now int64) {
+	if len(l.users) == 0 || now < l.sweepAt {
+		return
+	}
+	l.sweepAt = now + minuteUS
+	for a, u := range l.users {
+		if max(u.until(), u.fullAt-l.limits.user+l.plan.user.cap) <= now {
+			delete(l.users, a)
+		}
+	}
 }
 
 // decide decides for a grant and prices it by the local buckets.
@@ -78,7 +98,8 @@ func (l *local) decide(gr *Grant) decision {
 func (l *local) passed(account string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open(account)
+	u, now := l.open(account)
+	u.fullAt, l.state.fullAt = max(u.fullAt, now+l.limits.user), max(l.state.fullAt, now+l.limits.project)
 }
 
 func (l *local) release(account, id string) {
@@ -105,40 +126,61 @@ func (l *local) penalize(account string, r refusal) {
 	penalize(u, &l.state, now, l.limits, r)
 }
 
-// debt is what Redis does not know of a bucket: calls reserved past it, and a refusal. The zero value is nothing.
-type debt struct {
-	any  bool
-	hold int64 // µs from now that the refusal's pause lasts
-	us   int64 // µs from now until nothing is reserved
-}
-
-func owed(fullAt, capUS int64, s penalty, now int64) debt {
-	return debt{true, max(s.end-now, 0), max(fullAt-capUS-now, s.end-now, 0)}
-}
-
-// debt is what Redis must be told of an account and of the project.
-func (l *local) debt(account string, now int64) (user, project debt) {
+// reset is Guard.Reset for what Redis does not know.
+func (l *local) reset(account string, what Scope) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	u := l.users[account]
+	if u == nil {
+		u = new(userState) // it is nobody, or the project is what is reset
+	}
+	reset(u, &l.state, l.clock().UnixMicro(), l.limits, what)
+}
+
+// debt is what Redis does not know of a bucket: calls reserved past it, and a refusal. The zero value is nothing. Times
+// are µs by this process's clock.
+type debt struct {
+	any  bool
+	free int64 // when nothing is reserved any more
+	end  int64 // of the refusal's pause
+}
+
+// hold is how many µs the pause lasts from now.
+func (d debt) hold(now int64) int64 { return max(d.end-now, 0) }
+
+// full is when a bucket of Redis is full that pays this debt.
+func (d debt) full(now, capUS int64) int64 { return max(d.free, d.end, now) + capUS }
+
+func owed(fullAt, capUS int64, s penalty) debt { return debt{true, fullAt - capUS, s.end} }
+
+// covers tells whether d was all of what is owed now.
+func (d debt) covers(now debt) bool { return d.any && d.free >= now.free && d.end >= now.end }
+
+// debt is what Redis must be told of an account and of the project.
+func (l *local) debt(account string, now int64) [2]debt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sweep(now)
+	var all [2]debt
 	if u := l.users[account]; u != nil {
 		u.settle(now, l.limits)
-		user = owed(u.fullAt, l.limits.user, u.penalty, now)
+		all[0] = owed(u.fullAt, l.limits.user, u.penalty)
 	}
 	if l.unsettled {
 		l.state.settle(now, l.limits)
-		project = owed(l.state.fullAt, l.limits.project, l.state.penalty, now)
+		all[1] = owed(l.state.fullAt, l.limits.project, l.state.penalty)
 	}
-	return user, project
+	return all
 }
 
-// settled forgets what Redis now knows.
-func (l *local) settled(account string, user, project bool) {
+// settled forgets what Redis was told, unless more has come to it since.
+func (l *local) settled(account string, told [2]debt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if user {
+	if u := l.users[account]; u != nil && told[0].covers(owed(u.fullAt, l.limits.user, u.penalty)) {
 		delete(l.users, account)
 	}
-	if project {
+	if told[1].covers(owed(l.state.fullAt, l.limits.project, l.state.penalty)) {
 		l.unsettled = false
 	}
 }

@@ -5,59 +5,106 @@ import "sync"
 // memory is what this process was told of the buckets in Redis, for when their state is lost or Redis goes away. Only
 // buckets that are not full yet matter, so it holds the users of the last half minute or so.
 type memory struct {
+	reach [2]int64 // µs from now to where the user's and the project's bucket can be full at the latest
+
 	mu      sync.Mutex
 	users   map[string]known
 	project known
 	sweepAt int // users
 }
 
-// known is when a bucket will be full, by this process's clock.
+// heard is when a bucket is full, µs by this process's clock, and in which state: the project's birth at that time, or
+// localBorn.
+type heard struct{ born, full int64 }
+
+// localBorn is for what local buckets let pass: no state in Redis knows of it.
+const localBorn = -1
+
+// known is what there is to know of a bucket: of the state that Redis holds, and of those lost before it as far as that
+// one may not have been told. Of decisions under way together, those that were asked before the others were answered
+// did not tell what these had charged.
 type known struct {
-	born int64 // the project's birth, by which a lost state is noticed
-	full int64 // µs
+	heard
+	lost heard
 }
 
-// told puts k as the script wants it, with what other processes may have charged since.
-func (k known) told(now, others int64) told {
-	us := max(k.full-now, 0)
-	if us > 0 && k.born >= 0 { // of its local buckets each process tells all
-		us += others
+// tell is what a decision tells Redis: what the state there may not know; else what it holds, in case it is lost.
+func (k known) tell(now int64) heard {
+	if k.lost.full > now {
+		return k.lost
 	}
-	return told{k.born, us}
+	return k.heard
 }
 
-// with joins what a decision answered, next, to what is known now. The decision told Redis what was known before.
-func (k known) with(before, next known) known {
+// latest is when all that is known of has refilled.
+func (k known) latest() int64 { return max(k.full, k.lost.full) }
+
+// with joins the answer to a decision that said something to Redis. asked is the state that was known when it was asked.
+func (k known) with(asked int64, said, answer heard) known {
+	if said.born == answer.born { // it told that state nothing new
+		said.full = 0
+	}
+	answer.full = max(answer.full, said.full)
 	switch {
-	case k == before:
-		return next
-	case k.born != next.born: // another decision's answer has not been told to the new state
-		next.born = -1
+	case k.born == answer.born:
+		k.full = max(k.full, answer.full)
+	case k == known{}:
+		return known{heard: answer}
+	case asked == answer.born: // it is late: by now another state has answered
+		k.lost = later(k.lost, answer)
+		return k
+	default:
+		k.heard, k.lost = answer, later(k.lost, k.heard)
 	}
-	next.full = max(next.full, k.full)
-	return next
+	if k.lost.full <= said.full {
+		k.lost = heard{}
+	}
+	return k
 }
 
-func (m *memory) of(account string) (user, project known) {
+func later(a, b heard) heard {
+	if a.full > b.full {
+		return a
+	}
+	return b
+}
+
+// of returns what is known of an account's and of the project's bucket. A time that no charge can reach is left from
+// before this clock was set back.
+func (m *memory) of(account string, now int64) (user, project known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.users[account], m.project
+	user = m.users[account]
+	if user.within(now + m.reach[0]) {
+		m.users[account] = user
+	}
+	m.project.within(now + m.reach[1])
+	return user, m.project
 }
 
-// learn takes in a decision's answer; before is what was known when it was asked for.
-func (m *memory) learn(account string, now int64, before, next [2]known) {
+// within reports whether it moved times to the last possible one.
+func (k *known) within(last int64) bool {
+	if k.latest() <= last {
+		return false
+	}
+	k.full, k.lost.full = min(k.full, last), min(k.lost.full, last)
+	return true
+}
+
+// learn takes in the answer to a decision: see known.with, for both buckets.
+func (m *memory) learn(account string, now int64, asked [2]known, said, answer [2]heard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.users == nil {
 		m.users = map[string]known{}
 	}
-	m.users[account] = m.users[account].with(before[0], next[0])
-	m.project = m.project.with(before[1], next[1])
+	m.users[account] = m.users[account].with(asked[0].born, said[0], answer[0])
+	m.project = m.project.with(asked[1].born, said[1], answer[1])
 	if len(m.users) < m.sweepAt {
 		return
 	}
 	for a, k := range m.users {
-		if k.full <= now {
+		if k.latest() <= now {
 			delete(m.users, a)
 		}
 	}

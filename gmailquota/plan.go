@@ -71,7 +71,7 @@ func Rehearse(cfg Config) (*Rehearsal, error) {
 // Admit charges a call that is asked for at now, since the time 0, and returns how long it must wait, however long that
 // is. now must not decrease. Units must be within the bucket's capacity.
 func (r *Rehearsal) Admit(now time.Duration, units int64) time.Duration {
-	c := charge{id: restartID, calls: 1, share: 100, user: r.bucket.cost(units), near: farUS, far: farUS}
+	c := charge{id: "~rehearsal..", calls: 1, share: 100, user: r.bucket.cost(units), near: farUS, far: farUS}
 	d := decide(&r.user, &r.project, now.Microseconds(), r.limits, c)
 	r.user.release(c.id) // what is under way is not this clock's matter
 	r.user.records = r.user.records[:0]

@@ -4,8 +4,8 @@
 -- A user's state is "2 fullAt live epoch|penaltyEnd strikes rate rateAt ceiling cap capAt|share0 share1 share2|line0
 -- line1 line2|fair part0 part1 part2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd strikes rate rateAt
 -- ceiling|share0 share1 share2|line0 line1 line2"; a group of zeros is left out. The leading 2 is the layout, and a state
--- that does not match is a missing one. A record is 31 characters: 12 of the id (~ and 11 others; no ~ is anywhere else),
--- 16 of the admission time, 3 of the calls under way.
+-- that does not match is a missing one. A record is 31 characters: 12 of the id (~, of a restart !, and 11 others; neither
+-- sign is anywhere else), 16 of the admission time, 3 of the calls under way.
 --
 -- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon, units of a day; then the op's.
 --
@@ -22,7 +22,7 @@ local FULL_RATE, LEAST_RATE, FIRST_CUT, NEXT_CUT, FAST, SLOW = 1000, 10, 850, 92
 local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local MAX_PART = 35184372088832
-local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
+local RECORD, RESTART_AGE, RESTART_UNIT = 31, 8000000, 100000
 local USER = '^2 (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
 local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
 local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
@@ -63,6 +63,11 @@ local function scaled(cost, rate)
   return floor((cost * FULL_RATE + rate - 1) / rate)
 end
 
+-- reach is when a bucket is full at the latest.
+local function reach(s, cap)
+  return (s.e > now and s.e or now) + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest
+end
+
 -- settle ends what no refusal and no charge can have brought about, and forgets what is over. It returns whether a clock
 -- that was set back made it change something.
 local function settle(s, cap)
@@ -73,8 +78,7 @@ local function settle(s, cap)
     if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
     if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
   end
-  local from = s.e > now and s.e or now
-  if s.full > from + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest then return from + cap, true end
+  if s.full > reach(s, cap) then return (s.e > now and s.e or now) + cap, true end
   return s.full, repaired
 end
 
@@ -162,8 +166,8 @@ local function insert(u, id, at, n)
 end
 
 -- restart notes until when the user's debt is accounted for, unless that would lapse at once.
-local function restart(u, at)
-  if at - RESTART_AGE + LEASE > now then insert(u, RESTART, at - RESTART_AGE, 0) end
+local function restart(u, at, since)
+  if at - RESTART_AGE + LEASE > now then insert(u, format('!%011d', since), at - RESTART_AGE, 0) end
 end
 
 local function loadUser(s, born)
@@ -183,7 +187,7 @@ local function loadUser(s, born)
       capAt = 0, share = {0, 0, 0}, line = {0, 0, 0}, parts = {0, 0, 0}, recs = '', missing = true}
     if now - born < YOUNG then
       u.full, u.dirty = now + capU, true
-      restart(u, now)
+      restart(u, now, floor(born / RESTART_UNIT))
     end
     return u
   end
@@ -364,22 +368,21 @@ end
 -- recall: see recall.go.
 local function recall(u, p, bornU, usU, bornP, usP)
   if usU > 0 and (u.missing or bornU ~= p.born) then
-    local full, i = now + usU, find(u.recs, RESTART, 1, true)
+    local full, since, more, i = now + usU, floor(p.born / RESTART_UNIT), 0, find(u.recs, '!', 1, true)
     local known = i and sub(u.recs, i + 12, i + 27) + RESTART_AGE + capU
-    if not known or full > known then
-      if known then
-        u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
-        restart(u, min(full - capU, now + longest))
-        full = full + max(u.full - known, 0)
+    if i then since = tonumber(sub(u.recs, i + 1, i + 11)) end
+    if not i or full > known and (u.missing or bornU < since * RESTART_UNIT) then
+      if i then
+        u.recs, more = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD), max(u.full - known, 0)
       else
         full = max(full, u.full)
-        restart(u, min(full - capU, now + longest))
       end
-      u.full, u.dirty = min(max(u.full, full), max(now, u.e) + capU + longest), true
+      restart(u, min(full - capU, now + longest), since)
+      u.full, u.dirty = min(max(u.full, full + more), reach(u, capU)), true
     end
   end
   if usP > 0 and (p.missing or bornP ~= p.born) then
-    p.full, p.dirty = min(max(p.full, now + usP), max(now, p.e) + capP + longest), true
+    p.full, p.dirty = min(max(p.full, now + usP), reach(p, capP)), true
   end
 end
 
@@ -489,8 +492,9 @@ local function penalize(u, p)
 end
 
 local function reset(s, cap)
-  s.full = min(max(s.full, now + cap), now + scaled(cap, s.rate == 0 and FULL_RATE or s.rate) + longest)
-  s.e, s.strikes, s.rate, s.rateAt, s.ceiling, s.dirty = 0, 0, 0, 0, 0, true
+  s.e = 0
+  s.full = min(max(s.full, now + cap), reach(s, cap))
+  s.strikes, s.rate, s.rateAt, s.ceiling, s.dirty = 0, 0, 0, 0, true
 end
 
 -- release needs no project: KEYS are users, each with the ids that ended in ARGV from 8 on.

@@ -57,11 +57,9 @@ func over(ctx context.Context) error {
 
 // decideShared asks Redis. Calls that ended meanwhile and what an outage left behind ride along.
 func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
-	now := g.now().UnixMicro()
-	before, told, owed := g.remembered(gr.account, now)
-	u, p := told[0].told(now, g.plan.others), told[1].told(now, 0)
+	n := g.note(gr.account)
 	released := g.releases.take(gr.account)
-	answer, err := g.ask(ctx, g.userKey(gr.account), gr.charge.encode(owed[0].hold, owed[1].hold, u, p, released))
+	answer, err := g.ask(ctx, g.userKey(gr.account), gr.charge.encode(n.hold[0], n.hold[1], n.told[0], n.told[1], released))
 	if err == nil && (answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
 		err = fmt.Errorf("the script answered %v", *answer)
 	}
@@ -70,35 +68,51 @@ func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 		return decision{}, err
 	}
 	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}, answer[7]}
-	now = g.now().UnixMicro()
 	clock, born := answer[8], answer[9]
 	gr.at = clock + d.wait
-	for i, full := range [2]int64{d.user, d.project} {
-		if d.code != admitted {
-			full = 0
-		}
-		told[i] = known{born, max(told[i].full, now+full-clock)}
-	}
-	g.memory.learn(gr.account, now, before, told)
-	if owed[0].any || owed[1].any {
-		g.local.settled(gr.account, owed[0].any, owed[1].any)
-	}
+	g.learn(n, d, clock, born)
 	return d, nil
 }
 
-// remembered is what this process knows of an account's and the project's bucket: from Redis, and all of it, with what
-// the local buckets owe.
-func (g *Guard) remembered(account string, now int64) (before, all [2]known, owed [2]debt) {
-	before[0], before[1] = g.memory.of(account)
-	owed[0], owed[1] = g.local.debt(account, now)
-	for i, capUS := range [2]int64{g.plan.user.cap, g.plan.project.cap} {
-		all[i] = before[i]
-		all[i].full = reachable(all[i].full, &penalty{}, now, capUS, g.plan.longest) // this clock may have been set back
-		if owed[i].any {
-			all[i] = known{-1, max(all[i].full, now+owed[i].us+capUS)}
+// notes is what this process knows of an account and of the project when it asks Redis, and tells it.
+type notes struct {
+	account string
+	known   [2]known
+	owed    [2]debt // by the local buckets
+	said    [2]heard
+	told    [2]told // said, as from now, with what other processes may have charged since
+	hold    [2]int64
+}
+
+func (g *Guard) note(account string) notes {
+	now := g.now().UnixMicro()
+	n := notes{account: account, owed: g.local.debt(account, now)}
+	n.known[0], n.known[1] = g.memory.of(account, now)
+	for i, b := range [2]bucket{g.plan.user, g.plan.project} {
+		k, owed := n.known[i], n.owed[i]
+		n.said[i] = k.tell(now)
+		if owed.any {
+			n.said[i] = heard{localBorn, max(k.latest(), owed.full(now, b.cap))}
 		}
+		n.told[i] = told{n.said[i].born, max(n.said[i].full-now, 0)}
 	}
-	return before, all, owed
+	if n.told[0].us > 0 && !n.owed[0].any { // of its local buckets each process tells all
+		n.told[0].us += g.plan.others
+	}
+	n.hold = [2]int64{n.owed[0].hold(now), n.owed[1].hold(now)}
+	return n
+}
+
+// learn takes in what Redis answered, at a time of its own clock. It is read here after it was there, so that nothing
+// seems to be over before it is.
+func (g *Guard) learn(n notes, d decision, clock, born int64) {
+	now := g.now().UnixMicro()
+	answer := [2]heard{{born, 0}, {born, 0}}
+	if d.code == admitted {
+		answer[0].full, answer[1].full = now+d.user-clock, now+d.project-clock
+	}
+	g.memory.learn(n.account, now, n.known, n.said, answer)
+	g.local.settled(n.account, n.owed)
 }
 
 // withoutRedis decides when Redis did not. For a call whose context has ended nobody decides.

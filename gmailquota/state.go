@@ -41,7 +41,7 @@ func (b bucket) tokens(fullAt, now int64) int64 {
 // record is one charge: a call reserved or under way (n > 0 calls), or one that ended (n = 0) and is remembered so that
 // a replay is recognized.
 type record struct {
-	id string // 12 characters, the first is ~
+	id string // 12 characters, the first is ~; of a restart it is !
 	at int64  // admission
 	n  int64
 }
@@ -86,7 +86,7 @@ func newUser(now int64, p *projectState, l limits) userState {
 		return userState{}
 	}
 	u := userState{fullAt: now + l.user}
-	u.restart(now, now)
+	u.restart(now, now, p.born/restartUnit)
 	return u
 }
 
@@ -96,7 +96,7 @@ func newUser(now int64, p *projectState, l limits) userState {
 func (u *userState) settle(now int64, l limits) (repaired bool) {
 	fullAt, capAt := u.fullAt, u.capAt
 	paused := u.penalty.settle(now)
-	u.fullAt = reachable(u.fullAt, &u.penalty, now, l.user, l.longest)
+	u.fullAt = u.reachable(u.fullAt, now, l.user, l.longest)
 	u.capAt = min(u.capAt, now)
 	repaired = paused || u.fullAt != fullAt || u.capAt != capAt
 	for n := len(u.records); n > 0 && u.records[n-1].at > now+l.longest; n-- {
@@ -121,7 +121,7 @@ func (u *userState) settle(now int64, l limits) (repaired bool) {
 func (p *projectState) settle(now int64, l limits) (repaired bool) {
 	fullAt, born := p.fullAt, p.born
 	repaired = p.penalty.settle(now)
-	p.fullAt = reachable(p.fullAt, &p.penalty, now, l.project, l.longest)
+	p.fullAt = p.reachable(p.fullAt, now, l.project, l.longest)
 	p.born = min(p.born, now)
 	p.turnDay(now)
 	repaired = repaired || p.fullAt != fullAt || p.born != born
@@ -142,10 +142,15 @@ func future(t, now int64) int64 {
 	return t
 }
 
-func reachable(fullAt int64, s *penalty, now, capUS, longest int64) int64 {
-	from := max(now, s.end)
-	if fullAt > from+scaled(capUS, s.slowest())+longest {
-		return from + capUS
+// reach is when a bucket is full at the latest: charges go as far as the longest horizon.
+func (s *penalty) reach(now, capUS, longest int64) int64 {
+	return max(now, s.end) + scaled(capUS, s.slowest()) + longest
+}
+
+// reachable is fullAt; or it is when an empty bucket is full, if no charge can have led there.
+func (s *penalty) reachable(fullAt, now, capUS, longest int64) int64 {
+	if fullAt > s.reach(now, capUS, longest) {
+		return max(now, s.end) + capUS
 	}
 	return fullAt
 }
