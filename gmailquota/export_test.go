@@ -281,3 +281,18 @@ func (g *Guard) Queued() int {
 	defer g.combiner.mu.Unlock()
 	return len(g.combiner.queue)
 }
+
+// Tell adds to an acquisition what the guard tells with it. learn takes in the answer.
+func (g *Guard) Tell(s Step) (told Step, learn func(Decision)) {
+	n := g.note(s.Account)
+	s.HoldUser, s.HoldPr = n.hold[0], n.hold[1]
+	s.ToldUser, s.ToldPr = Told{n.told[0].born, n.told[0].us}, Told{n.told[1].born, n.told[1].us}
+	return s, func(d Decision) { g.learn(n, decision{code: d[0], user: d[2], project: d[3]}, d[8], d[9]) }
+}
+
+// FullIn is how long it is until an account's and the project's bucket is full.
+func (m *Model) FullIn(account string) (user, project time.Duration) {
+	l := m.load(account)
+	us := func(full int64) time.Duration { return time.Duration(max(full-m.Now, 0)) * time.Microsecond }
+	return us(l.user.fullAt), us(l.project.fullAt)
+}
