@@ -2,14 +2,17 @@ package gmailquota
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Callers that wait for Redis at the same moment share a run of the script. Who finds nobody asking asks at once, for
 // itself alone. Who comes while somebody asks queues, and when that run has ended the first of the queue asks for those
-// behind it too. So nobody waits for others to come, and a lone caller for nobody.
+// behind it too. So nobody waits for others to come, and a lone caller for nobody. Whose turn has not come after
+// RedisTimeout is answered as if Redis were away.
 
 const (
 	// maxCombined is how many decisions share a run at most: it bounds for how long Redis serves nobody else, to some
@@ -22,6 +25,7 @@ const (
 // question is a decision that a caller wants from Redis, and the answer.
 type question struct {
 	key, request string
+	since        time.Time     // it queues
 	turn         chan struct{} // gets one value: there is an answer, or it is this caller's turn to ask
 	leads        bool          // it is; guarded by combiner.mu
 
@@ -30,6 +34,8 @@ type question struct {
 }
 
 type combiner struct {
+	patience time.Duration
+
 	mu     sync.Mutex
 	asking bool // somebody is
 	queue  []*question
@@ -43,7 +49,7 @@ func (c *combiner) join(q *question) bool {
 		c.asking = true
 		return true
 	}
-	q.turn = make(chan struct{}, 1)
+	q.turn, q.since = make(chan struct{}, 1), time.Now()
 	c.queue = append(c.queue, q)
 	return false
 }
@@ -66,6 +72,12 @@ func (c *combiner) pass() {
 }
 
 func (c *combiner) passLocked() {
+	late, last := 0, time.Now().Add(-c.patience)
+	for ; late < len(c.queue) && c.queue[late].since.Before(last); late++ {
+		c.queue[late].err = errCrowd
+		c.queue[late].turn <- struct{}{}
+	}
+	c.queue = slices.Delete(c.queue, 0, late)
 	if c.asking = len(c.queue) > 0; c.asking {
 		next := c.queue[0]
 		c.queue = slices.Delete(c.queue, 0, 1)
@@ -105,14 +117,25 @@ func (g *Guard) ask(ctx context.Context, key, request string) (*[answered + 2]in
 			return q.answer, q.err
 		}
 	}
-	all := c.take(q)
-	g.askFor(ctx, all)
-	c.pass()
-	for _, other := range all[1:] {
-		other.turn <- struct{}{}
-	}
+	g.lead(ctx, c.take(q))
 	return q.answer, q.err
 }
+
+// lead asks for several callers and hands out the answers, also when the client panics: the panic is the first caller's.
+func (g *Guard) lead(ctx context.Context, all []*question) {
+	for _, q := range all {
+		q.err = errNoAnswer
+	}
+	defer func() {
+		g.combiner.pass()
+		for _, other := range all[1:] {
+			other.turn <- struct{}{}
+		}
+	}()
+	g.askFor(ctx, all)
+}
+
+var errNoAnswer = errors.New("the Redis client panicked")
 
 // askFor is one run of the script. What others asked does not end with the context of the one that asks for them.
 func (g *Guard) askFor(ctx context.Context, all []*question) {
@@ -125,6 +148,10 @@ func (g *Guard) askFor(ctx context.Context, all []*question) {
 		keys, args = append(keys, q.key), append(args, q.request)
 	}
 	numbers, err := g.run(ctx, "acquire", keys, args...)
+	if err != nil && len(all) > 1 && moving(err) {
+		g.askApart(ctx, all)
+		return
+	}
 	if want := answered*len(all) + 2; err == nil && len(numbers) != want {
 		err = fmt.Errorf("the script answered %d numbers, not %d", len(numbers), want)
 	}
@@ -137,5 +164,15 @@ func (g *Guard) askFor(ctx context.Context, all []*question) {
 			copy(q.answer[:answered], numbers[i*answered:])
 			copy(q.answer[answered:], numbers[len(all)*answered:])
 		}
+	}
+}
+
+// askApart asks for one after the other, as one's key that is on its way to another node keeps no other from an answer. All
+// of it is to take no longer than a run may.
+func (g *Guard) askApart(ctx context.Context, all []*question) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.RedisTimeout)
+	defer cancel()
+	for i := range all {
+		g.askFor(ctx, all[i:i+1])
 	}
 }

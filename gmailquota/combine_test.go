@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type gate struct {
 	entered chan int // how many keys a run has that is held
 	pass    chan struct{}
+	panics  atomic.Bool // once passed
 }
 
 func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -33,6 +35,9 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if n, ok := keyCount(cmd); ok {
 			g.entered <- n
 			<-g.pass
+			if g.panics.Load() {
+				panic("a hook of the client")
+			}
 		}
 		return next(ctx, cmd)
 	}
@@ -58,7 +63,7 @@ type crowd struct {
 // newCrowd's client repeats what it has no answer to, as go-redis does by default.
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	c := &crowd{outage: newOutage(t), t: t, gate: &gate{make(chan int), make(chan struct{})}}
+	c := &crowd{outage: newOutage(t), t: t, gate: &gate{entered: make(chan int), pass: make(chan struct{})}}
 	rdb := redis.NewClient(&redis.Options{Addr: c.proxy.Addr, ReadTimeout: 100 * time.Millisecond, MaxRetries: 3})
 	t.Cleanup(func() { _ = rdb.Close() })
 	g, err := gmailquota.New(rdb, testConfig(), gmailquota.WithClock(c.clock.Now))
@@ -258,6 +263,110 @@ func TestAFailedRunFailsForAllAndIsAskedOnce(t *testing.T) {
 	// go-redis sends it again to see whether the replica was promoted.
 	if n := c.proxy.Commands() - before; n > 4 {
 		t.Errorf("the script was sent %d times for 5 callers", n)
+	}
+}
+
+// Who waited for its turn for as long as Redis may take is told that there is no decision, before it is asked for.
+func TestWhoseTurnDoesNotComeInTimeIsNotCharged(t *testing.T) {
+	c := newCrowd(t)
+	first := c.ask(t.Context(), "first", 0)
+	c.held()
+	var errs []*error
+	for i := range 20 {
+		errs = append(errs, c.ask(t.Context(), "a", i+1))
+	}
+	c.guard.SetQueueTime(-1)
+	before := c.proxy.Commands()
+	c.release()
+	c.wg.Wait() // without another run
+	for i, err := range errs {
+		var away *gmailquota.UnavailableError
+		if !errors.As(*err, &away) || away.Wait <= 0 {
+			t.Errorf("caller %d: %v; want an UnavailableError with a wait", i, *err)
+		}
+	}
+	if n := c.proxy.Commands() - before; n != 1 || *first != nil {
+		t.Errorf("%d runs, and the first caller got %v; want its own alone", n, *first)
+	}
+	c.guard.SetQueueTime(time.Minute)
+	next := c.ask(t.Context(), "a", 0) // Redis is well: it is asked
+	if n := c.held(); n != 1 {
+		t.Errorf("the next run decides for %d; want 1", n)
+	}
+	c.release()
+	c.end()
+	if s := c.state("a"); *next != nil || s.User.Tokens != 99 || s.InFlight != 1 {
+		t.Errorf("%v, %d tokens and %d calls under way; want 99 and 1", *next, s.User.Tokens, s.InFlight)
+	}
+}
+
+// While a slot moves, a user's key may be on the other node already.
+func TestOneMovedKeyKeepsNoOtherCallerFromAnAnswer(t *testing.T) {
+	c := newCrowd(t)
+	c.ask(t.Context(), "first", 0)
+	c.held()
+	var errs []*error
+	for i := range 6 {
+		errs = append(errs, c.ask(t.Context(), fmt.Sprint("user-", i%3), i+1))
+	}
+	moved, _ := c.guard.Keys("user-1")
+	c.proxy.FailFor(moved, "TRYAGAIN Multiple keys request during rehashing of slot")
+	c.end()
+	c.proxy.Pass()
+	for i, err := range errs {
+		var away *gmailquota.UnavailableError
+		if isMoved := i%3 == 1; isMoved && !errors.As(*err, &away) || !isMoved && *err != nil {
+			t.Errorf("user-%d: %v", i%3, *err)
+		}
+	}
+	for user, calls := range []int{2, 0, 2} {
+		if s := c.state(fmt.Sprint("user-", user)); s.User.Tokens != int64(100-calls) || s.InFlight != calls {
+			t.Errorf("user-%d has %d tokens and %d calls under way; want %d calls of one unit", user, s.User.Tokens, s.InFlight, calls)
+		}
+	}
+}
+
+// A hook of the client panics, and the caller recovers: nobody else waits for that caller.
+func TestAPanicOfTheClientHoldsNobody(t *testing.T) {
+	c := newCrowd(t)
+	recovered := func(account string, queued int) (got *any) {
+		got = new(any)
+		c.wg.Go(func() {
+			defer func() { *got = recover() }()
+			_, _ = c.guard.Acquire(context.Background(), immediate(account))
+		})
+		for c.guard.Queued() != queued {
+			runtime.Gosched()
+		}
+		return got
+	}
+	first := recovered("first", 0)
+	c.held()
+	leads := recovered("leads", 1)
+	follows := c.ask(t.Context(), "follows", 2)
+	c.gate.panics.Store(true)
+	c.release()
+	if n := c.held(); n != 2 {
+		t.Fatalf("the next run decides for %d; want 2", n)
+	}
+	c.release()
+	c.wg.Wait()
+	var away *gmailquota.UnavailableError
+	if *first == nil || *leads == nil || !errors.As(*follows, &away) {
+		t.Errorf("panics %v and %v, and who follows gets %v; want an UnavailableError", *first, *leads, *follows)
+	}
+
+	c.guard.Opened(time.Second)
+	c.clock.Advance(time.Second)
+	probe := recovered("probe", 0)
+	c.held()
+	c.release()
+	c.wg.Wait()
+	c.gate.panics.Store(false)
+	next := c.ask(t.Context(), "next", 0)
+	c.end()
+	if *probe == nil || *next != nil {
+		t.Errorf("the probe's panic is %v; afterwards %v", *probe, *next)
 	}
 }
 

@@ -296,3 +296,10 @@ func (m *Model) FullIn(account string) (user, project time.Duration) {
 	us := func(full int64) time.Duration { return time.Duration(max(full-m.Now, 0)) * time.Microsecond }
 	return us(l.user.fullAt), us(l.project.fullAt)
 }
+
+// SetQueueTime sets how long a caller waits for its turn to ask Redis.
+func (g *Guard) SetQueueTime(d time.Duration) {
+	g.combiner.mu.Lock()
+	defer g.combiner.mu.Unlock()
+	g.combiner.patience = d
+}

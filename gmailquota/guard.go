@@ -85,9 +85,10 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 	}
 	g.failOpen.Store(cfg.FailOpen)
 	g.breaker.now = g.now
+	g.combiner.patience = cfg.RedisTimeout
 	g.memory.reach = [2]int64{p.user.cap + p.longest, p.project.cap + p.longest}
-	g.releases.send = g.sendReleases
-	// A failure is not reported: the next decision meets the same Redis, and the calls lapse after 10 s.
+	g.releases.now, g.releases.send = g.now, g.sendReleases
+	// A failure is not reported: the next decision meets the same Redis, and what it was not told is tried again.
 	g.releases.due = func() { _ = g.releases.flush(context.Background()) }
 	if g.local, err = newLocal(cfg, p, &g.memory, g.now); err != nil {
 		return nil, err

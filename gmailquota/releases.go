@@ -2,7 +2,6 @@ package gmailquota
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 )
@@ -13,49 +12,78 @@ const releaseDelay = time.Second
 
 // releases holds the ids of calls that ended until Redis is told.
 type releases struct {
-	mu    sync.Mutex
-	ended map[string]string // account → its ids, one after the other
-	timer bool              // a flush is due
-	due   func()            // flushes; called by the timer
-	send  func(ctx context.Context, ended map[string]string) error
+	now  func() time.Time
+	due  func() // flushes; called by a timer
+	send func(ctx context.Context, ended map[string]ended) error
+
+	mu      sync.Mutex
+	waiting map[string]ended // by account
+	timer   bool             // a flush is due
 }
 
-// add notes calls that ended: none, one, or several ids as take gave them.
-func (r *releases) add(account, ids string) {
-	if ids == "" {
-		return
-	}
+// ended are calls of an account.
+type ended struct {
+	ids   string // one after the other
+	since time.Time
+}
+
+// add notes that calls ended: none, one, or several.
+func (r *releases) add(account, ids string) { r.put(account, ended{ids, r.now()}) }
+
+// put notes calls that ended, or takes back what take gave out. What could not be told for 10 s has lapsed meanwhile.
+func (r *releases) put(account string, e ended) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended == nil {
-		r.ended = map[string]string{}
+	r.putLocked(account, e)
+}
+
+func (r *releases) putLocked(account string, e ended) {
+	if e.ids == "" || r.now().Sub(e.since) > leaseUS*time.Microsecond {
+		return
 	}
-	r.ended[account] += ids
+	if r.waiting == nil {
+		r.waiting = map[string]ended{}
+	}
+	if old, ok := r.waiting[account]; ok {
+		e.ids = old.ids + e.ids
+		if old.since.Before(e.since) {
+			e.since = old.since
+		}
+	}
+	r.waiting[account] = e
 	if !r.timer {
 		r.timer = true
 		time.AfterFunc(releaseDelay, r.due)
 	}
 }
 
-// take hands out an account's ids for a decision to carry. If that fails they are added again, and lapse if the next
-// flush fails too.
-func (r *releases) take(account string) string {
+// take hands out an account's calls for a decision to carry. If that fails they are put back.
+func (r *releases) take(account string) ended {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids, ok := r.ended[account]
+	e, ok := r.waiting[account]
 	if ok {
-		delete(r.ended, account)
+		delete(r.waiting, account)
 	}
-	return strings.Clone(ids)
+	return e
 }
 
+// flush sends all. What Redis was perhaps not told is tried again.
 func (r *releases) flush(ctx context.Context) error {
 	r.mu.Lock()
-	ended := r.ended
-	r.ended, r.timer = nil, false
+	all := r.waiting
+	r.waiting, r.timer = nil, false
 	r.mu.Unlock()
-	if len(ended) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	return r.send(ctx, ended)
+	err := r.send(ctx, all)
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for account, e := range all {
+			r.putLocked(account, e)
+		}
+	}
+	return err
 }

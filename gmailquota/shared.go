@@ -11,8 +11,14 @@ import (
 
 // This file asks Redis: each function is one run of the script.
 
-// errBreaker stands for the Redis error that opened the breaker.
-var errBreaker = errors.New("not asked: Redis failed a moment ago")
+// errNotAsked is why there is no charge that Redis may have made.
+var (
+	errNotAsked = errors.New("not asked")
+	// errBreaker stands for the Redis error that opened the breaker.
+	errBreaker = fmt.Errorf("%w: Redis failed a moment ago", errNotAsked)
+	// errCrowd opens no breaker: Redis answers, but not so many.
+	errCrowd = fmt.Errorf("%w: its turn did not come within RedisTimeout", errNotAsked)
+)
 
 // run runs one operation of the script within RedisTimeout. NOSCRIPT is cured by one EVAL; any other error means that
 // there is no answer. A context that ends before Redis had its time says nothing about Redis.
@@ -21,6 +27,12 @@ func (g *Guard) run(ctx context.Context, op string, keys []string, args ...any) 
 	if err != nil {
 		return nil, err
 	}
+	learned := false // or the client panicked
+	defer func() {
+		if !learned {
+			g.breaker.abandon(probe)
+		}
+	}()
 	all := make([]any, 0, 1+len(g.common)+len(args))
 	all = append(append(append(all, op), g.common[:]...), args...)
 	start := time.Now()
@@ -29,9 +41,9 @@ func (g *Guard) run(ctx context.Context, op string, keys []string, args ...any) 
 	g.counters.redisCalls.Add(1)
 	answer, err := g.script.Run(limited, g.rdb, keys, all...).Int64Slice()
 	if err != nil && over(ctx) != nil && time.Since(start) < g.cfg.RedisTimeout {
-		g.breaker.abandon(probe)
 		return nil, err
 	}
+	learned = true
 	g.breaker.leave(probe, err == nil || moving(err))
 	return answer, err
 }
@@ -59,12 +71,12 @@ func over(ctx context.Context) error {
 func (g *Guard) decideShared(ctx context.Context, gr *Grant) (decision, error) {
 	n := g.note(gr.account)
 	released := g.releases.take(gr.account)
-	answer, err := g.ask(ctx, g.userKey(gr.account), gr.charge.encode(n.hold[0], n.hold[1], n.told[0], n.told[1], released))
+	answer, err := g.ask(ctx, g.userKey(gr.account), gr.charge.encode(n.hold[0], n.hold[1], n.told[0], n.told[1], released.ids))
 	if err == nil && (answer[0] < 0 || answer[0] >= int64(len(bucketNames))) {
 		err = fmt.Errorf("the script answered %v", *answer)
 	}
 	if err != nil {
-		g.releases.add(gr.account, released)
+		g.releases.put(gr.account, released)
 		return decision{}, err
 	}
 	d := decision{answer[0], answer[1], answer[2], answer[3], answer[4], ticket{answer[5], answer[6]}, answer[7]}
@@ -122,7 +134,7 @@ func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decis
 		return decision{}, err
 	}
 	g.counters.unavailable.Add(1)
-	if !errors.Is(cause, errBreaker) {
+	if !errors.Is(cause, errNotAsked) {
 		g.releases.add(gr.account, gr.charge.id)
 	}
 	if !g.failOpen.Load() {
@@ -151,8 +163,8 @@ func (g *Guard) refundShared(ctx context.Context, gr *Grant) {
 	}
 }
 
-// sendReleases tells Redis of calls that ended, for up to 100 users at a time. What is lost lapses by itself.
-func (g *Guard) sendReleases(ctx context.Context, ended map[string]string) error {
+// sendReleases tells Redis of calls that ended, for up to 100 users at a time.
+func (g *Guard) sendReleases(ctx context.Context, all map[string]ended) error {
 	const most = 100
 	keys, ids := make([]string, 0, most), make([]any, 0, most)
 	send := func() error {
@@ -160,8 +172,8 @@ func (g *Guard) sendReleases(ctx context.Context, ended map[string]string) error
 		keys, ids = keys[:0], ids[:0]
 		return err
 	}
-	for account, text := range ended {
-		if keys, ids = append(keys, g.userKey(account)), append(ids, text); len(keys) == most {
+	for account, e := range all {
+		if keys, ids = append(keys, g.userKey(account)), append(ids, e.ids); len(keys) == most {
 			if err := send(); err != nil {
 				return err
 			}

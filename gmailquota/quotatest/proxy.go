@@ -2,6 +2,7 @@ package quotatest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -24,6 +25,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	target   string
 	mode     mode
+	key      string // of the commands that fail; empty: all do
 	text     string
 	delay    time.Duration
 	commands int
@@ -62,6 +64,14 @@ func (p *Proxy) Hang() { p.set(hang, "", 0) }
 // Fail answers every command with an error, "READONLY You can't write against a read only replica.".
 func (p *Proxy) Fail(text string) { p.set(fail, text, 0) }
 
+// FailFor answers the commands that name a key with an error, and passes the others on.
+func (p *Proxy) FailFor(key, text string) {
+	p.set(fail, text, 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = key
+}
+
 // LoseOne passes the next script on and loses its answer; then everything goes through.
 func (p *Proxy) LoseOne() { p.set(lose, "", 0) }
 
@@ -91,11 +101,11 @@ func (p *Proxy) Commands() int {
 func (p *Proxy) set(m mode, text string, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mode, p.text, p.delay = m, text, delay
+	p.mode, p.key, p.text, p.delay = m, "", text, delay
 }
 
 // next tells what to do with a command, and with which text or delay.
-func (p *Proxy) next(name string) (mode, string, time.Duration) {
+func (p *Proxy) next(raw []byte, name string) (mode, string, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	script := strings.HasPrefix(name, "eval")
@@ -103,6 +113,9 @@ func (p *Proxy) next(name string) (mode, string, time.Duration) {
 		p.commands++
 	}
 	m := p.mode
+	if m == fail && !bytes.Contains(raw, []byte(p.key)) {
+		return pass, "", 0
+	}
 	if m == lose {
 		if !script {
 			return pass, "", 0
@@ -171,7 +184,7 @@ func (p *Proxy) serve(client net.Conn) {
 		if err != nil {
 			return
 		}
-		m, text, delay := p.next(name)
+		m, text, delay := p.next(raw, name)
 		switch m {
 		case hang:
 			continue
