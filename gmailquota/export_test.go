@@ -303,3 +303,17 @@ func (g *Guard) SetQueueTime(d time.Duration) {
 	defer g.combiner.mu.Unlock()
 	g.combiner.patience = d
 }
+
+// Waiting is of how many accounts Redis must be told that calls ended.
+func (g *Guard) Waiting() int {
+	g.releases.mu.Lock()
+	defer g.releases.mu.Unlock()
+	return len(g.releases.waiting)
+}
+
+// LocalUsers is how many users' calls Redis may not know of.
+func (g *Guard) LocalUsers() int {
+	g.local.mu.Lock()
+	defer g.local.mu.Unlock()
+	return len(g.local.users)
+}
