@@ -53,7 +53,8 @@ type Config struct {
 	// Backfill is denied until the next one, and the other classes go on. Default 80,000,000, from where on Google charges;
 	// 0 is none. What passes without Redis is not counted.
 	DailyLimit int64
-	// RedisTimeout bounds one decision; default 50 ms.
+	// RedisTimeout is how long Redis may take to answer, and for how long a decision waits until it is asked for, as many
+	// wait for one; what takes longer is decided without Redis. Default 50 ms.
 	RedisTimeout time.Duration
 }
 
