@@ -36,18 +36,18 @@
 // part of the calls is refused by a provider that counts in fixed minutes, in a sliding one, or by a bucket of its own
 // that holds a tenth of the limit and is refilled each second, while the demand comes and goes. Two demands, prices 40
 // and 10 and prices from 1 to 100; of both the worse figure. The last rows of each limit are a bucket of the whole limit
-// that refills with the whole limit, and a window as below. The default is 100, the dearest price: nothing less could be, and nothing more is
-// gained by a larger one but a faster start.
+// that refills with the whole limit, and a window as below. The default is 100, the dearest price: nothing less could be,
+// and nothing more is gained by a larger one but a faster start.
 //
 // # Why no sliding window
 //
 // A ledger of the last 60 seconds, exact in slots of half a second, allows the whole limit at once after a rest and uses
-// 98.7 % of 6,000 without end ([github.com/gmailsync/gmailsync/gmailquota/quotaplan.Window]). It was tried as a second
-// algorithm of the script and is not built in, because it costs too much for what it gives: for a user with calls in each
-// half second Redis worked 2.6 to 2.8 x as long as for one limit of redis_rate, where the bucket took 2.3 to 2.55 x in the
-// same runs and the most that was to be borne is 2.5; such a user takes some 400 bytes more. It also is right only if
-// Gmail counts minutes: a provider that enforces less than a minute refuses nine of ten calls of its bursts. And
-// once an import has used up the minute, a push waits for up to a minute instead of one call's refill.
+// 98.7 % of 6,000 without end ([github.com/gmailsync/gmailsync/gmailquota/quotaplan.Window]). It was made as a second
+// algorithm of the core and the script, and is not built in. For a user with calls in each half second of the minute Redis
+// took 2.6 to 2.8 x the processor time of one limit of redis_rate (the bucket 2.2 to 2.6 x in the same six runs, on two
+// busy cores; the bar is 2.5) and some 400 bytes more. It is right only if Gmail counts minutes: the provider's bucket of
+// the table refuses nine of ten calls. And once an import has used up the minute, a push waits for up to a minute instead
+// of one call's refill.
 //
 // The package must not know any other package of this project, and it never logs: see [Observer] and [Guard.Stats].
 package gmailquota
