@@ -172,10 +172,13 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 	return gr, nil
 }
 
-// Wait acquires and sleeps until the call may be made, asking again after each denial, for at most limit in all; what
-// would take longer fails at once with the *DeniedError or *UnavailableError that says so. When ctx ends during the
-// sleep the charge is refunded. The Grant that it returns has no wait left.
+// Wait acquires and sleeps until the call may be made, asking again after each denial, for at most limit in all, and not
+// beyond the deadline of ctx; what would take longer fails at once with the *DeniedError or *UnavailableError that says
+// so. When ctx ends during the sleep the charge is refunded. The Grant that it returns has no wait left.
 func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Grant, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
 	end := g.now().Add(limit)
 	asked := r.MaxWait
 	if r.Turn == nil {

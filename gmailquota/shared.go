@@ -131,10 +131,18 @@ func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decis
 func (g *Guard) refundShared(ctx context.Context, gr *Grant) {
 	d := gr.decision
 	_, err := g.run(ctx, "refund", []string{g.projectKey, g.userKey(gr.account)},
-		gr.charge.id, d.user, d.taken, d.project, gr.charge.project, gr.units)
+		gr.charge.id, d.user, d.taken, d.project, gr.charge.project, g.unitsOfToday(gr))
 	if err != nil {
 		g.releases.add(gr.account, gr.charge.id)
 	}
+}
+
+// unitsOfToday is what a refund takes off the day's count: nothing if the day has turned since.
+func (g *Guard) unitsOfToday(gr *Grant) int64 {
+	if dayOf(gr.at) != dayOf(g.now().UnixMicro()) {
+		return 0
+	}
+	return gr.units
 }
 
 // sendReleases tells Redis of calls that ended, for up to 100 users at a time. What is lost lapses by itself.
