@@ -17,7 +17,7 @@ type Window struct {
 }
 
 type slot struct {
-	number time.Duration // slots since the time 0
+	number int64 // of slots since the time 0
 	units  int64
 }
 
@@ -26,7 +26,7 @@ func NewWindow(limit int64, jitter time.Duration) *Window {
 	return &Window{limit: limit, span: time.Minute + jitter}
 }
 
-func (w *Window) end(s slot) time.Duration { return (s.number+1)*slotTime + w.span }
+func (w *Window) end(s slot) time.Duration { return time.Duration(s.number+1)*slotTime + w.span }
 
 // Rest is how long it takes at most, after the last call, until the whole limit may go at once again.
 func (w *Window) Rest() time.Duration { return slotTime + w.span }
@@ -45,11 +45,11 @@ func (w *Window) Admit(now time.Duration, units int64) time.Duration {
 		over -= w.slots[i].units
 		at = w.end(w.slots[i])
 	}
-	w.charge(at/slotTime, units)
+	w.charge(int64(at/slotTime), units)
 	return at - now
 }
 
-func (w *Window) charge(number time.Duration, units int64) {
+func (w *Window) charge(number, units int64) {
 	if n := len(w.slots); n == 0 || w.slots[n-1].number < number {
 		w.slots = append(w.slots, slot{number, 0})
 	}
