@@ -25,7 +25,7 @@ local MAX_PART = 35184372088832
 local RECORD, RESTART, RESTART_AGE = 31, '~...........', 8000000
 local USER = '^2 (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|()'
 local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|()'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -397,7 +397,7 @@ local function acquire(u, p, s, borns)
     local bornU, bornP = match(born, '(%S+) (%S+)')
     recall(u, p, bornU + 0, usU + 0, bornP + 0, usP + 0)
   end
-  if ended ~= '' then release(u, ended) end
+  if ended <= #s then release(u, sub(s, ended)) end
   seen(u, p)
   local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0,
     near = near + 0, far = far + 0, share = share + 0, patience = patience + 0, length = length + 0,
