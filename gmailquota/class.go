@@ -2,8 +2,8 @@ package gmailquota
 
 import "context"
 
-// Class says what a call is for. It decides how far ahead the call may reserve
-// units, see Config.Horizons, and each has a share of them that it gets whenever it asks, see Config.Shares.
+// Class says what a call is for. It decides how far ahead the call may reserve units, see Config.Horizons, and each has
+// a share of them that it gets whenever it asks, see Config.Shares.
 type Class uint8
 
 const (

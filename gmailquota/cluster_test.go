@@ -102,7 +102,7 @@ func TestReshardingGrantsNothingTwice(t *testing.T) {
 		}
 	}
 	traffic.stop()
-	traffic.check(6000, 30_000, 0)
+	traffic.check(0)
 	if n := traffic.unavailable.Load(); n == 0 {
 		t.Error("no decision met keys that are apart; this test proves nothing")
 	} else {

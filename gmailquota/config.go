@@ -31,7 +31,8 @@ type Config struct {
 	// InFlight is how many calls of one user may be reserved or under way, all processes together; default 10. Gmail
 	// refuses at a ceiling that it does not document, about 50.
 	InFlight int
-	// KeyTTL is how long Redis keeps an idle user's bucket at most; default 2 min. It must be longer than a bucket takes
+	// KeyTTL is how long Redis keeps an idle user's bucket; default 2 min, and longer where a pause, a lowered rate or a
+	// place lasts longer. It must be longer than a bucket takes
 	// to fill plus the longest horizon, or a bucket would refill by expiring. The project's bucket is kept for a day.
 	KeyTTL time.Duration
 	// FailOpen: without a decision of Redis calls go through (default); else they fail with an UnavailableError.
@@ -41,7 +42,7 @@ type Config struct {
 	// than one a state that Redis lost starts a burst lower, for what a process cannot know of the others.
 	LocalFallback bool
 	Workers       int
-	// Horizons is how far ahead a class may reserve; defaults 30 s, and for Backfill 410 ms, which is the refill of one
+	// Horizons is how far ahead a class may reserve, at most 30 s; defaults 30 s, and for Backfill 410 ms, which is the refill of one
 	// thread of 40 units: with less, calls made one after the other would each be denied for what is missing. A class that
 	// is not in the map has its default.
 	Horizons map[Class]time.Duration
@@ -73,6 +74,9 @@ func DefaultConfig() Config {
 
 const (
 	minuteUS = 60_000_000
+	// maxHorizon bounds Horizons. It is no setting: a debt beyond it is taken for a clock that was set back, and all
+	// processes must agree on that.
+	maxHorizon = 30 * time.Second
 	// maxUnits bounds limits and prices. With KeyTTL of at most a day it keeps every number of the script below 2^53.
 	maxUnits      = 1_000_000_000
 	maxDailyUnits = 1_000_000_000_000
@@ -111,7 +115,7 @@ type plan struct {
 	prices        map[string]int64
 	user, project bucket
 	horizons      [classes]int64 // µs
-	longest       int64          // of them
+	longest       int64          // that any horizon may be
 	shares        [classes]int64 // percent
 	inFlight      int64
 	day           int64 // units
@@ -135,7 +139,7 @@ func (c Config) plan() (plan, error) {
 		return p, err
 	}
 	p.horizons, p.shares = c.horizons(), c.shares()
-	p.longest = max(p.horizons[Realtime], p.horizons[Maintenance], p.horizons[Backfill])
+	p.longest = maxHorizon.Microseconds()
 	if p.user, p.project, err = c.buckets(1); err != nil {
 		return p, err
 	}
@@ -181,8 +185,8 @@ func (c Config) checkRanges() error {
 		return &ConfigError{"RedisTimeout", c.RedisTimeout.String(), "more than 0s, up to 1m"}
 	}
 	for class, h := range c.Horizons {
-		if class >= classes || h < 0 || h > maxKeyTTL {
-			return &ConfigError{fmt.Sprintf("Horizons[%v]", class), h.String(), "a known class, and 0s to 24h"}
+		if class >= classes || h < 0 || h > maxHorizon {
+			return &ConfigError{fmt.Sprintf("Horizons[%v]", class), h.String(), "a known class, and 0s to " + maxHorizon.String()}
 		}
 	}
 	var sum int64

@@ -42,7 +42,7 @@ func TestWhatAConfigRefusesAndSays(t *testing.T) {
 		{"no workers", func(c *config) { c.Workers = 0 }, "Workers", "1 to"},
 		{"more workers than the limit feeds", func(c *config) { c.Workers = 60 }, "UserBurst", "60 workers"},
 		{"no timeout", func(c *config) { c.RedisTimeout = 0 }, "RedisTimeout", "more than 0s"},
-		{"negative horizon", func(c *config) { c.Horizons = map[gmailquota.Class]time.Duration{gmailquota.Realtime: -1} }, "Horizons[realtime]", "0s to 24h"},
+		{"negative horizon", func(c *config) { c.Horizons = map[gmailquota.Class]time.Duration{gmailquota.Realtime: -1} }, "Horizons[realtime]", "0s to 30s"},
 		{"unknown class", func(c *config) { c.Horizons = map[gmailquota.Class]time.Duration{9: 1} }, "Horizons[unknown]", "a known class"},
 	}
 	for _, tt := range tests {

@@ -84,7 +84,7 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	if projectWait > 0 && active > 1 { // others want its units
 		fair = max(min(u.fair, u.parts[c.class])-now, 0)
 	}
-	projectTill := max(c.till(projectWait, max(p.shares[c.class], p.end), now), min(projectWait, fair), p.turn(now, l, c))
+	projectTill := max(c.till(projectWait, max(p.shares[c.class], p.end), now), min(projectWait, fair), p.turn(u, now, l, c))
 	till := max(userTill, projectTill, 0)
 	turn := u.turn(now, l, c)
 	crowded := u.live > 0 && u.live+c.calls > u.inFlightCap(now, l.inFlight)
@@ -171,7 +171,8 @@ func denial(u *userState, p *projectState, now int64, c charge, byProject bool, 
 }
 
 // refund takes a charge back of which nothing reached Gmail; d is its decision. A bucket never gets back more than it
-// would hold had the charge not been: what refilled since then is gone. A second refund finds no charge.
+// would hold had the charge not been: what refilled since then is gone, and so is what calls reserved later wait for, as
+// they keep their times. A second refund finds no charge.
 func refund(u *userState, p *projectState, now int64, l limits, c charge, d decision) bool {
 	i := u.find(c.id)
 	if i < 0 || u.records[i].n == 0 {
@@ -181,13 +182,16 @@ func refund(u *userState, p *projectState, now int64, l limits, c charge, d deci
 	u.records = append(u.records[:i], u.records[i+1:]...)
 	u.fullAt = giveBack(u.fullAt, u.end, now, l.user, d.user, d.taken)
 	p.fullAt = giveBack(p.fullAt, p.end, now, l.project, d.project, c.project)
-	if p.used < l.day {
+	if l.day == 0 || p.used < l.day {
 		p.used = max(p.used-c.units, 0)
 	}
 	return true
 }
 
 func giveBack(fullAt, penaltyEnd, now, capUS, after, taken int64) int64 {
+	if fullAt > now+capUS {
+		taken -= max(fullAt-after, 0)
+	}
 	back := fullAt - max(min(after-now, taken), 0)
 	if penaltyEnd > now {
 		back = max(back, penaltyEnd+capUS)

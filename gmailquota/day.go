@@ -9,9 +9,11 @@ const (
 	dayShiftUS = 8 * 3600 * 1_000_000
 )
 
+func dayOf(us int64) int64 { return (us - dayShiftUS) / dayUS }
+
 // turnDay begins a new count when the day has turned.
 func (p *projectState) turnDay(now int64) {
-	if day := (now - dayShiftUS) / dayUS; p.day != day {
+	if day := dayOf(now); p.day != day {
 		p.day, p.used = day, 0
 	}
 }
@@ -39,8 +41,7 @@ func (p *projectState) use(units int64, l limits) int64 {
 
 // nextDay is when Gmail's day turns.
 func nextDay(now time.Time) time.Time {
-	day := (now.UnixMicro() - dayShiftUS) / dayUS
-	return time.UnixMicro((day+1)*dayUS + dayShiftUS).UTC()
+	return time.UnixMicro((dayOf(now.UnixMicro())+1)*dayUS + dayShiftUS).UTC()
 }
 
 func (p *projectState) today(now int64, l limits) Day {

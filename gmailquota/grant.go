@@ -56,8 +56,9 @@ func (gr *Grant) Refused(ctx context.Context, r Refusal) error {
 }
 
 // Refund takes the charge back. It is for calls of which nothing reached Gmail: the connection could not be made, the
-// context ended before sending. What the bucket has refilled since the charge stays refilled, so that a refund never
-// lets a user pass the limit. Calls after the first do nothing, also after Release. Without Redis the charge stays.
+// context ended before sending. What the bucket has refilled since the charge stays refilled, and calls reserved behind
+// this one keep their times, so that a refund never lets a user pass the limit: of a reservation that others are behind
+// less comes back, or nothing. Calls after the first do nothing, also after Release. Without Redis the charge stays.
 func (gr *Grant) Refund(ctx context.Context) {
 	if gr.ended.Swap(true) {
 		return

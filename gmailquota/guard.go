@@ -24,6 +24,7 @@ type Guard struct {
 	cfg      Config
 	plan     plan
 	now      func() time.Time
+	start    time.Time
 	observe  Observer
 	failOpen atomic.Bool
 	breaker  breaker
@@ -84,17 +85,22 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 		o(g)
 	}
 	g.failOpen.Store(cfg.FailOpen)
+	g.start = g.now()
 	g.breaker.now = g.now
 	g.combiner.patience = cfg.RedisTimeout
+	g.memory.caps = [2]int64{p.user.cap, p.project.cap}
 	g.memory.reach = [2]int64{p.user.cap + p.longest, p.project.cap + p.longest}
 	g.releases.now, g.releases.send = g.now, g.sendReleases
 	// A failure is not reported: the next decision meets the same Redis, and what it was not told is tried again.
 	g.releases.due = func() { _ = g.releases.flush(context.Background()) }
-	if g.local, err = newLocal(cfg, p, &g.memory, g.now); err != nil {
+	if g.local, err = newLocal(cfg, p, &g.memory, g.micros); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
+
+// micros is the time for what this process remembers, µs: nobody sets it back, where the clock has a monotonic reading.
+func (g *Guard) micros() int64 { return g.start.UnixMicro() + g.now().Sub(g.start).Microseconds() }
 
 // userKey hides the account key's characters, not the key: use an id, not an address.
 func (g *Guard) userKey(account string) string {
@@ -174,10 +180,13 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 	return gr, nil
 }
 
-// Wait acquires and sleeps until the call may be made, asking again after each denial, for at most limit in all; what
-// would take longer fails at once with the *DeniedError or *UnavailableError that says so. When ctx ends during the
-// sleep the charge is refunded. The Grant that it returns has no wait left.
+// Wait acquires and sleeps until the call may be made, asking again after each denial, for at most limit in all, and not
+// beyond the deadline of ctx; what would take longer fails at once with the *DeniedError or *UnavailableError that says
+// so. When ctx ends during the sleep the charge is refunded. The Grant that it returns has no wait left.
 func (g *Guard) Wait(ctx context.Context, r Request, limit time.Duration) (*Grant, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
 	end := g.now().Add(limit)
 	asked := r.MaxWait
 	if r.Turn == nil {

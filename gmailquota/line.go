@@ -22,22 +22,25 @@ const (
 // ticket is a place in the line: between these times its holder's calls need no other place. Zero is none.
 type ticket struct{ from, to int64 }
 
-// counts tells whether the ticket is one, and not long past.
-func (t ticket) counts(now int64) bool { return t.to > 0 && now <= t.to+graceUS }
+// counts tells whether the call's ticket is one, not long past, and of this line: one from before the line was lost, or
+// from before a clock was set back, lies beyond its end.
+func (u *userState) counts(now int64, c charge) bool {
+	return c.to > 0 && now <= c.to+graceUS && (c.to <= now || c.to <= u.lines[c.class])
+}
 
 // turn is how long c is behind others, if none of them comes. A bucket that is half full serves everyone: then those who
 // should have come did not, for half the time that it takes to fill.
 func (u *userState) turn(now int64, l limits, c charge) int64 {
 	behind := u.lines[c.class]
-	if c.counts(now) {
+	if u.counts(now, c) {
 		behind = c.from
 	}
 	return min(behind, u.fullAt-l.user/2) - now
 }
 
 // turn is the same among all users of the project. A ticket is good for both.
-func (p *projectState) turn(now int64, l limits, c charge) int64 {
-	if c.counts(now) {
+func (p *projectState) turn(u *userState, now int64, l limits, c charge) int64 {
+	if u.counts(now, c) {
 		return 0
 	}
 	return min(p.lines[c.class], p.fullAt-l.project/2) - now
@@ -49,12 +52,12 @@ func (p *projectState) turn(now int64, l limits, c charge) int64 {
 func queue(u *userState, p *projectState, now, till, fair int64, byProject bool, c charge) ticket {
 	line := &u.lines[c.class]
 	t := ticket{from: now + max(till, fair)}
-	if byProject && till > 0 && fair <= till && !c.counts(now) && c.patience > 0 {
+	if byProject && till > 0 && fair <= till && !u.counts(now, c) && c.patience > 0 {
 		t.from = max(t.from, min(p.lines[c.class], t.from+lineUS))
 		p.lines[c.class] = t.from + c.project
 	}
 	length := c.length
-	if c.counts(now) {
+	if u.counts(now, c) {
 		t.from = max(t.from, c.from)
 		length = max(c.to-max(c.from, now), c.user)
 	} else {
@@ -70,7 +73,7 @@ func queue(u *userState, p *projectState, now, till, fair int64, byProject bool,
 
 // served moves the place of one who came early, and was admitted, to the present; so do those behind the last of the line.
 func (u *userState) served(now int64, c charge) ticket {
-	if !c.counts(now) || now >= c.from {
+	if !u.counts(now, c) || now >= c.from {
 		return ticket{}
 	}
 	t := ticket{now, now + c.to - c.from}

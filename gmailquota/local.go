@@ -1,9 +1,6 @@
 package gmailquota
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
 // localRecords is for how many calls a user's state has room at first: threads.get of one worker of three make 9 in the
 // 10 s of a record.
@@ -13,7 +10,7 @@ const localRecords = 16
 // used it in the present outage; they start empty, and in the debt that this process knows of in Redis. Without the
 // fallback it only remembers what Redis must be told.
 type local struct {
-	clock  func() time.Time
+	clock  func() int64 // µs
 	memory *memory
 	plan   plan // of the buckets in Redis
 
@@ -26,7 +23,7 @@ type local struct {
 	unsettled     bool  // the project has calls that Redis does not know
 }
 
-func newLocal(cfg Config, p plan, m *memory, now func() time.Time) (*local, error) {
+func newLocal(cfg Config, p plan, m *memory, now func() int64) (*local, error) {
 	if !cfg.LocalFallback {
 		cfg.Workers = 1 // what the limits must be enough for
 	}
@@ -42,7 +39,7 @@ func newLocal(cfg Config, p plan, m *memory, now func() time.Time) (*local, erro
 
 // open returns the account's state. Where it is missing it begins empty, after what is reserved in Redis.
 func (l *local) open(account string) (*userState, int64) {
-	now := l.clock().UnixMicro()
+	now := l.clock()
 	user, project := l.memory.of(account, now)
 	if !l.unsettled {
 		l.unsettled = true
@@ -57,7 +54,6 @@ func (l *local) open(account string) (*userState, int64) {
 			fullAt:  l.after(user, now, l.plan.user, l.plan.others) + l.limits.user,
 			records: make([]record, 0, localRecords),
 		}
-		l.sweep(now)
 		l.users[account] = u
 	}
 	u.settle(now, l.limits)
@@ -70,14 +66,15 @@ func (l *local) after(k known, now int64, b bucket, others int64) int64 {
 	return min(max(now, k.latest()-b.cap)+others, now+l.plan.longest)
 }
 
-// sweep forgets, once a minute, the accounts of which Redis need not be told any more: their bucket there has refilled.
+// sweep forgets, once a minute, the accounts of which Redis need not be told any more: a minute ago, and Gmail counts by
+// minutes, their bucket there had refilled. It is not for while Redis is away: who is forgotten begins empty.
 func (l *local) sweep(now int64) {
 	if len(l.users) == 0 || now < l.sweepAt {
 		return
 	}
 	l.sweepAt = now + minuteUS
 	for a, u := range l.users {
-		if max(u.until(), u.fullAt-l.limits.user+l.plan.user.cap) <= now {
+		if max(u.until(), u.fullAt-l.limits.user+l.plan.user.cap)+minuteUS <= now {
 			delete(l.users, a)
 		}
 	}
@@ -114,7 +111,7 @@ func (l *local) refund(gr *Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if u := l.users[gr.account]; u != nil {
-		refund(u, &l.state, l.clock().UnixMicro(), l.limits, gr.charge, gr.decision)
+		refund(u, &l.state, l.clock(), l.limits, gr.charge, gr.decision)
 	}
 }
 
@@ -134,7 +131,7 @@ func (l *local) reset(account string, what Scope) {
 	if u == nil {
 		u = new(userState) // it is nobody, or the project is what is reset
 	}
-	reset(u, &l.state, l.clock().UnixMicro(), l.limits, what)
+	reset(u, &l.state, l.clock(), l.limits, what)
 }
 
 // debt is what Redis does not know of a bucket: calls reserved past it, and a refusal. The zero value is nothing. Times
@@ -160,7 +157,6 @@ func (d debt) covers(now debt) bool { return d.any && d.free >= now.free && d.en
 func (l *local) debt(account string, now int64) [2]debt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sweep(now)
 	var all [2]debt
 	if u := l.users[account]; u != nil {
 		u.settle(now, l.limits)
@@ -174,9 +170,10 @@ func (l *local) debt(account string, now int64) [2]debt {
 }
 
 // settled forgets what Redis was told, unless more has come to it since.
-func (l *local) settled(account string, told [2]debt) {
+func (l *local) settled(account string, now int64, told [2]debt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sweep(now)
 	if u := l.users[account]; u != nil && told[0].covers(owed(u.fullAt, l.limits.user, u.penalty)) {
 		delete(l.users, account)
 	}

@@ -5,7 +5,8 @@ import "sync"
 // memory is what this process was told of the buckets in Redis, for when their state is lost or Redis goes away. Only
 // buckets that are not full yet matter, so it holds the users of the last half minute or so.
 type memory struct {
-	reach [2]int64 // µs from now to where the user's and the project's bucket can be full at the latest
+	caps  [2]int64 // µs from empty to full, of the user's and of the project's bucket
+	reach [2]int64 // µs from now to where it can be full at the latest
 
 	mu      sync.Mutex
 	users   map[string]known
@@ -69,26 +70,20 @@ func later(a, b heard) heard {
 	return b
 }
 
-// of returns what is known of an account's and of the project's bucket. A time that no charge can reach is left from
-// before this clock was set back.
+// of returns what is known of an account's and of the project's bucket. A time that no charge can reach is from before the
+// clock was set back; such a bucket is taken for an empty one, as the core does.
 func (m *memory) of(account string, now int64) (user, project known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	user = m.users[account]
-	if user.within(now + m.reach[0]) {
+	if user.latest() > now+m.reach[0] {
+		user = known{heard: heard{user.born, now + m.caps[0]}}
 		m.users[account] = user
 	}
-	m.project.within(now + m.reach[1])
-	return user, m.project
-}
-
-// within reports whether it moved times to the last possible one.
-func (k *known) within(last int64) bool {
-	if k.latest() <= last {
-		return false
+	if m.project.latest() > now+m.reach[1] {
+		m.project = known{heard: heard{m.project.born, now + m.caps[1]}}
 	}
-	k.full, k.lost.full = min(k.full, last), min(k.lost.full, last)
-	return true
+	return user, m.project
 }
 
 // learn takes in the answer to a decision: see known.with, for both buckets.
@@ -97,6 +92,9 @@ func (m *memory) learn(account string, now int64, asked [2]known, said, answer [
 	defer m.mu.Unlock()
 	if m.users == nil {
 		m.users = map[string]known{}
+	}
+	for i, reach := range m.reach { // a pause goes further, and what was on its way for long seems to
+		said[i].full, answer[i].full = min(said[i].full, now+reach), min(answer[i].full, now+reach)
 	}
 	m.users[account] = m.users[account].with(asked[0].born, said[0], answer[0])
 	m.project = m.project.with(asked[1].born, said[1], answer[1])

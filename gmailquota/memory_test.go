@@ -81,16 +81,18 @@ func TestASweepLosesNothing(t *testing.T) {
 	}
 }
 
-// A time far ahead was noted before the process's clock was set back. It is taken for the longest debt there can be, and
-// does not move on with the clock.
 func TestWhatIsRememberedIsWithinReach(t *testing.T) {
-	m := memory{reach: [2]int64{30, 40}}
-	far := [2]heard{{7, 5000}, {7, 5000}}
-	m.learn("a", 4990, [2]known{}, [2]heard{}, far)
-	for _, now := range []int64{100, 105} {
-		user, project := m.of("a", now)
-		if user.full != 130 || project.full != 140 {
-			t.Errorf("at %d: full at %d and %d; want 130 and 140", now, user.full, project.full)
+	m := memory{caps: [2]int64{3, 4}, reach: [2]int64{30, 40}}
+	m.learn("a", 1000, [2]known{}, [2]heard{}, [2]heard{{7, 5000}, {7, 5000}})
+	for _, c := range []struct{ now, user, project int64 }{
+		{1000, 1030, 1040},
+		{1010, 1030, 1040},
+		{100, 103, 104}, // the clock is set back
+		{102, 103, 104},
+	} {
+		user, project := m.of("a", c.now)
+		if user.full != c.user || project.full != c.project {
+			t.Errorf("at %d: full at %d and %d; want %d and %d", c.now, user.full, project.full, c.user, c.project)
 		}
 	}
 }

@@ -40,7 +40,9 @@ func TestWhatPassesDuringTheProbeIsTold(t *testing.T) {
 			hook := &during{}
 			rdb := quotatest.Client(t, o.proxy.Addr)
 			rdb.AddHook(hook)
-			cfg := testConfig(func(c *gmailquota.Config) { c.FailOpen, c.InFlight, c.ProjectLimit, c.ProjectBurst = true, 100, 60_000, 1000 })
+			cfg := testConfig(func(c *gmailquota.Config) {
+				c.FailOpen, c.InFlight, c.ProjectLimit, c.ProjectBurst = true, 100, 60_000, 1000
+			})
 			g, err := gmailquota.New(rdb, cfg, gmailquota.WithClock(o.clock.Now))
 			if err != nil {
 				t.Fatal(err)

@@ -27,6 +27,7 @@ type market struct {
 	refused int
 	asked   int
 	tells   bool // the guard is told what was refused
+	gives   int  // percent of the reservations that are given up before their time
 	maxWait time.Duration
 	trace   func(*caller, gmailquota.Step, gmailquota.Decision)
 	byClass [3]int64 // units
@@ -102,6 +103,14 @@ func (m *market) ask(c *caller) {
 	price := c.price
 	c.price = 0
 	admitted := m.model.Now + d[1]
+	if d[1] > 0 && m.rnd.IntN(100) < m.gives {
+		m.at(m.model.Now+m.rnd.Int64N(d[1]), func() {
+			step.Op, step.After = "refund", d
+			m.model.Do(step)
+			m.at(m.model.Now+c.pause(m.rnd).Microseconds(), func() { m.ask(c) })
+		})
+		return
+	}
 	arrival := admitted + m.rnd.Int64N(m.cfg.Jitter.Microseconds()+1)
 	m.at(arrival, func() {
 		m.byClass[c.class] += price

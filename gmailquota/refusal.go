@@ -168,10 +168,10 @@ func latest(a, b time.Time) time.Time {
 }
 
 // Penalize tells all processes that Gmail refused a call. A user's (or the project's) calls then wait until the stated
-// time, at most 24 h, or for a pause that doubles with each episode, 1 s to 5 min, if none was stated. Refusals during a
+// time, at most 24 h, and at least for a pause that doubles with each episode in a row, 1 s to 5 min. Refusals during a
 // pause belong to its episode: only a later stated time moves the end. After it the bucket is empty, so that calls come
 // back one by one. A refusal that states no time also lowers the rate, see BucketState.Effective. A concurrency refusal
-// halves the in-flight cap once an episode instead; each minute gives one back. Use Grant.Refused where there is a grant.
+// halves the in-flight cap once an episode, and pauses only if it states a time; each minute gives one back. Use Grant.Refused where there is a grant.
 //
 // Without Redis the refusal counts in this process, and Redis is told with the account's next decision. The end of ctx
 // does not stop this: a refusal must not be lost. It takes at most Config.RedisTimeout.

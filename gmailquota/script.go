@@ -93,12 +93,12 @@ func (p *projectState) encode() string {
 
 // group writes numbers that are mostly zeros: then it is empty.
 func group(numbers ...int64) string {
-	text, any := make([]string, len(numbers)), false
+	text, some := make([]string, len(numbers)), false
 	for i, n := range numbers {
 		text[i] = strconv.FormatInt(n, 10)
-		any = any || n != 0
+		some = some || n != 0
 	}
-	if !any {
+	if !some {
 		return ""
 	}
 	return strings.Join(text, " ")

@@ -23,9 +23,9 @@ local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local MAX_PART = 35184372088832
 local RECORD, RESTART_AGE, RESTART_UNIT = 31, 8000000, 100000
-local USER = '^2 (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
+local USER = '^2 (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|()'
 local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|(.*)$'
+local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|()'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -172,6 +172,7 @@ end
 
 local function loadUser(s, born)
   local full, live, epoch, pause, share, line, parts, recs = match(s or '', USER)
+  recs = recs and sub(s, recs)
   local e, strikes, rate, rateAt, ceiling, cap, capAt = 0, 0, 0, 0, 0, 0, 0
   local fair = 0
   if full then
@@ -399,7 +400,7 @@ local function acquire(u, p, s, borns)
     local bornU, bornP = match(born, '(%S+) (%S+)')
     recall(u, p, bornU + 0, usU + 0, bornP + 0, usP + 0)
   end
-  if ended ~= '' then release(u, ended) end
+  if ended <= #s then release(u, sub(s, ended)) end
   seen(u, p)
   local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0,
     near = near + 0, far = far + 0, share = share + 0, patience = patience + 0, length = length + 0,
@@ -407,7 +408,7 @@ local function acquire(u, p, s, borns)
   if ticket ~= '' then
     local from, to = match(ticket, '(%d+) (%d+)')
     c.from, c.to = from + 0, to + 0
-    c.counts = now <= c.to + GRACE
+    c.counts = now <= c.to + GRACE and (c.to <= now or c.to <= u.line[c.class])
   end
   return decide(u, p, c)
 end
@@ -436,6 +437,7 @@ if ARGV[1] == 'acquire' then
 end
 
 local function giveBack(full, e, cap, after, taken)
+  if full > now + cap then taken = taken - max(full - after, 0) end
   local back = full - max(min(after - now, taken), 0)
   if e > now then back = max(back, e + cap) end
   return back
@@ -450,7 +452,7 @@ local function refund(u, p)
   u.recs = sub(u.recs, 1, i - 1) .. sub(u.recs, i + RECORD)
   u.full = giveBack(u.full, u.e, capU, tonumber(ARGV[9]), tonumber(ARGV[10]))
   p.full = giveBack(p.full, p.e, capP, tonumber(ARGV[11]), tonumber(ARGV[12]))
-  if p.used < dayUnits then p.used = max(p.used - tonumber(ARGV[13]), 0) end
+  if dayUnits == 0 or p.used < dayUnits then p.used = max(p.used - tonumber(ARGV[13]), 0) end
   u.dirty, p.dirty = true, true
   return {1}
 end

@@ -97,7 +97,7 @@ type notes struct {
 }
 
 func (g *Guard) note(account string) notes {
-	now := g.now().UnixMicro()
+	now := g.micros()
 	n := notes{account: account, owed: g.local.debt(account, now)}
 	n.known[0], n.known[1] = g.memory.of(account, now)
 	for i, b := range [2]bucket{g.plan.user, g.plan.project} {
@@ -118,13 +118,13 @@ func (g *Guard) note(account string) notes {
 // learn takes in what Redis answered, at a time of its own clock. It is read here after it was there, so that nothing
 // seems to be over before it is.
 func (g *Guard) learn(n notes, d decision, clock, born int64) {
-	now := g.now().UnixMicro()
+	now := g.micros()
 	answer := [2]heard{{born, 0}, {born, 0}}
 	if d.code == admitted {
 		answer[0].full, answer[1].full = now+d.user-clock, now+d.project-clock
 	}
 	g.memory.learn(n.account, now, n.known, n.said, answer)
-	g.local.settled(n.account, n.owed)
+	g.local.settled(n.account, now, n.owed)
 }
 
 // withoutRedis decides when Redis did not. For a call whose context has ended nobody decides.
@@ -157,10 +157,18 @@ func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decis
 func (g *Guard) refundShared(ctx context.Context, gr *Grant) {
 	d := gr.decision
 	_, err := g.run(ctx, "refund", []string{g.projectKey, g.userKey(gr.account)},
-		gr.charge.id, d.user, d.taken, d.project, gr.charge.project, gr.units)
+		gr.charge.id, d.user, d.taken, d.project, gr.charge.project, g.unitsOfToday(gr))
 	if err != nil {
 		g.releases.add(gr.account, gr.charge.id)
 	}
+}
+
+// unitsOfToday is what a refund takes off the day's count: nothing if the day has turned since.
+func (g *Guard) unitsOfToday(gr *Grant) int64 {
+	if dayOf(gr.at) != dayOf(g.now().UnixMicro()) {
+		return 0
+	}
+	return gr.units
 }
 
 // sendReleases tells Redis of calls that ended, for up to 100 users at a time.

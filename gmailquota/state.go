@@ -69,7 +69,7 @@ type projectState struct {
 	epoch    int64          // the present one's number
 	users    int64          // that asked in it
 	previous int64          // that asked in the one before
-	day      int64          // see today
+	day      int64          // see turnDay
 	used     int64          // units charged on that day
 }
 

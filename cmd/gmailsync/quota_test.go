@@ -43,8 +43,12 @@ func TestQuotaPlanComparesWithTheDefault(t *testing.T) {
 	if standard.Burst != 100 || standard.Use < 0.97 || standard.Fixed+standard.Sliding+standard.Bucket > 0 {
 		t.Errorf("the default: %+v; want at least 97 %% and no refusal", standard)
 	}
+	window := got["window"]
+	if window.Limit != 6000 || window.Burst != 6000 || window.Use < 0.98 || window.Fixed+window.Sliding > 0 || window.Bucket < 0.5 || window.Threads < 147 {
+		t.Errorf("a sliding window: %+v; want the whole limit as burst, 98 %% of it, and that only the provider's bucket refuses", window)
+	}
 	table := mustRun(t, "quota", "plan", "--limit", "15000", "--burst", "250", "--prices", "legacy", "--threads", "100000")
-	for _, want := range []string{"refill, units a minute", "14700", "14850", "100000 threads take", "1h8m", "refused by a bucket of 1500"} {
+	for _, want := range []string{"refill, units a minute", "14700", "14850", "100000 threads take", "1h8m", "refused by a bucket of 1500", "SLIDING WINDOW", "99.0 %", "1m0.7s"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not have %q:\n%s", want, table)
 		}

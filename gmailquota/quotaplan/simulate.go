@@ -50,6 +50,27 @@ func BucketOf(limit int64) int64 { return max(limit/10, 200) }
 // what arrives. Only cfg's settings of the user's bucket and the jitter count. It takes about a second at most.
 // The error is a *gmailquota.ConfigError, or one for a limit above MaxLimit.
 func Simulate(cfg gmailquota.Config, prices []int64) (Outcome, error) {
+	full := cfg.UserBurst
+	if cfg.UserCapacity > 0 {
+		full = cfg.UserCapacity
+	}
+	return simulate(cfg, full, prices, func(cfg gmailquota.Config) (admitter, error) { return gmailquota.Rehearse(cfg) })
+}
+
+// SimulateWindow does the same with a Window of cfg's UserLimit and Jitter.
+func SimulateWindow(cfg gmailquota.Config, prices []int64) (Outcome, error) {
+	return simulate(cfg, cfg.UserLimit, prices, func(cfg gmailquota.Config) (admitter, error) {
+		return NewWindow(cfg.UserLimit, cfg.Jitter), cfg.Validate()
+	})
+}
+
+// admitter is a bucket or a window.
+type admitter interface {
+	Admit(now time.Duration, units int64) time.Duration
+}
+
+// simulate begins with a full bucket of so many units: they are no part of what flows.
+func simulate(cfg gmailquota.Config, full int64, prices []int64, start func(gmailquota.Config) (admitter, error)) (Outcome, error) {
 	if cfg.UserLimit > MaxLimit {
 		return Outcome{}, fmt.Errorf("quotaplan: a limit of %d units a minute is more than the %d that can be simulated", cfg.UserLimit, MaxLimit)
 	}
@@ -62,45 +83,48 @@ func Simulate(cfg gmailquota.Config, prices []int64) (Outcome, error) {
 	perMinute := float64(cfg.UserLimit) * float64(len(prices)) / float64(sum)
 	span := min(max(time.Duration(calls/perMinute*float64(time.Minute)), leastSimulated), mostSimulated).Truncate(time.Minute)
 
-	steady, err := arrivals(cfg, prices, span, false)
+	forSteady, err := start(cfg)
 	if err != nil {
 		return Outcome{}, err
 	}
+	steady := arrivals(forSteady, cfg.Jitter, prices, span, false)
 	var units int64
 	for _, a := range steady {
 		units += a.units
 	}
-	full := cfg.UserBurst // at the start, and no part of what flows
-	if cfg.UserCapacity > 0 {
-		full = cfg.UserCapacity
-	}
-	inBursts, err := arrivals(cfg, prices, span, true)
-	return Outcome{
-		Use:     float64(units-full) / (float64(cfg.UserLimit) * span.Minutes()),
-		Fixed:   refused(inBursts, &FixedMinute{Limit: cfg.UserLimit}),
-		Sliding: refused(inBursts, &SlidingMinute{Limit: cfg.UserLimit}),
-		Bucket:  refused(inBursts, &TokenBucket{Limit: cfg.UserLimit, Capacity: BucketOf(cfg.UserLimit)}),
-	}, err
-}
-
-// Worst is the worse figure of each kind for the demands Import and Mixed.
-func Worst(cfg gmailquota.Config) (Outcome, error) {
-	a, err := Simulate(cfg, Import)
+	forBursts, err := start(cfg)
 	if err != nil {
 		return Outcome{}, err
 	}
-	b, err := Simulate(cfg, Mixed)
+	inBursts := arrivals(forBursts, cfg.Jitter, prices, span, true)
+	return Outcome{
+		// A window's last minute may have ended before the span: it is idle until the next begins.
+		Use:     float64(units-full) / (float64(cfg.UserLimit) * steady[len(steady)-1].at.Minutes()),
+		Fixed:   refused(inBursts, &FixedMinute{Limit: cfg.UserLimit}),
+		Sliding: refused(inBursts, &SlidingMinute{Limit: cfg.UserLimit}),
+		Bucket:  refused(inBursts, &TokenBucket{Limit: cfg.UserLimit, Capacity: BucketOf(cfg.UserLimit)}),
+	}, nil
+}
+
+// Worst is the worse figure of each kind for the demands Import and Mixed.
+func Worst(cfg gmailquota.Config) (Outcome, error) { return worst(cfg, Simulate) }
+
+// WorstWindow is the same of SimulateWindow.
+func WorstWindow(cfg gmailquota.Config) (Outcome, error) { return worst(cfg, SimulateWindow) }
+
+func worst(cfg gmailquota.Config, simulate func(gmailquota.Config, []int64) (Outcome, error)) (Outcome, error) {
+	a, err := simulate(cfg, Import)
+	if err != nil {
+		return Outcome{}, err
+	}
+	b, err := simulate(cfg, Mixed)
 	return Outcome{
 		Use: min(a.Use, b.Use), Fixed: max(a.Fixed, b.Fixed), Sliding: max(a.Sliding, b.Sliding), Bucket: max(a.Bucket, b.Bucket),
 	}, err
 }
 
 // arrivals are the calls of span in the order in which they reach the provider.
-func arrivals(cfg gmailquota.Config, prices []int64, span time.Duration, rests bool) ([]arrival, error) {
-	bucket, err := gmailquota.Rehearse(cfg)
-	if err != nil {
-		return nil, err
-	}
+func arrivals(bucket admitter, jitter time.Duration, prices []int64, span time.Duration, rests bool) []arrival {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d) + 1)) }
 	const turn = 2 * time.Minute
@@ -112,14 +136,14 @@ func arrivals(cfg gmailquota.Config, prices []int64, span time.Duration, rests b
 		if now >= span {
 			break
 		}
-		out = append(out, arrival{now + upTo(cfg.Jitter), price})
+		out = append(out, arrival{now + upTo(jitter), price})
 		if rests && now > tired {
 			now += upTo(turn)
 			tired = now + upTo(turn)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
-	return out, nil
+	return out
 }
 
 // refused is the part of the calls that m refuses.

@@ -13,12 +13,12 @@ import (
 
 var update = flag.Bool("update", false, "write the burst table into gmailquota's doc.go and README.md")
 
-// row is a bucket of the table; capacity 0 follows from the burst.
+// row is a bucket of the table; capacity 0 follows from the burst. A burst of 0 is a Window.
 type row struct{ limit, burst, capacity int64 }
 
 var rows = []row{
-	{6000, 100, 0}, {6000, 150, 0}, {6000, 240, 0}, {6000, 400, 0}, {6000, 600, 0}, {6000, 1500, 0}, {6000, 3000, 0}, {6000, 100, 6000},
-	{15_000, 100, 0}, {15_000, 250, 0}, {15_000, 600, 0}, {15_000, 1500, 0}, {15_000, 3000, 0}, {15_000, 100, 15_000},
+	{6000, 100, 0}, {6000, 150, 0}, {6000, 240, 0}, {6000, 400, 0}, {6000, 600, 0}, {6000, 1500, 0}, {6000, 3000, 0}, {6000, 100, 6000}, {6000, 0, 0},
+	{15_000, 100, 0}, {15_000, 250, 0}, {15_000, 600, 0}, {15_000, 1500, 0}, {15_000, 3000, 0}, {15_000, 100, 15_000}, {15_000, 0, 0},
 }
 
 var head = []string{"limit", "burst", "refill", "use", "fixed minutes", "sliding minute", "bucket"}
@@ -29,6 +29,10 @@ func cells(t *testing.T) [][]string {
 	t.Helper()
 	var out [][]string
 	for _, r := range rows {
+		if r.burst == 0 {
+			out = append(out, windowCells(t, r.limit))
+			continue
+		}
 		cfg := gmailquota.DefaultConfig()
 		cfg.UserLimit, cfg.UserBurst, cfg.UserCapacity, cfg.UserRefill = r.limit, r.burst, r.capacity, r.capacity
 		burst, refill := r.capacity, r.capacity
@@ -49,6 +53,17 @@ func cells(t *testing.T) [][]string {
 		})
 	}
 	return out
+}
+
+func windowCells(t *testing.T, limit int64) []string {
+	t.Helper()
+	cfg := gmailquota.DefaultConfig()
+	cfg.UserLimit = limit
+	o, err := quotaplan.WorstWindow(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{fmt.Sprint(limit), "window", "-", fmt.Sprintf("%.1f %%", 100*o.Use), refusals(o.Fixed), refusals(o.Sliding), refusals(o.Bucket)}
 }
 
 // refusals is exact about none: 0 is 0, not a rounded little.

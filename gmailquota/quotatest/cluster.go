@@ -59,10 +59,19 @@ func (c *Cluster) Owner(slot int64) int {
 	ranges, _ := c.Nodes[0].Do("CLUSTER", "SLOTS").([]any)
 	for _, r := range ranges {
 		fields, _ := r.([]any)
-		if fields[0].(int64) > slot || fields[1].(int64) < slot {
+		if len(fields) < 3 {
+			c.t.Fatalf("CLUSTER SLOTS answers %v", ranges)
+		}
+		first, _ := fields[0].(int64)
+		last, _ := fields[1].(int64)
+		if slot < first || slot > last {
 			continue
 		}
-		id := fields[2].([]any)[2].(string)
+		node, _ := fields[2].([]any)
+		if len(node) < 3 {
+			c.t.Fatalf("CLUSTER SLOTS answers %v", ranges)
+		}
+		id, _ := node[2].(string)
 		for i, known := range c.ids {
 			if known == id {
 				return i

@@ -163,9 +163,9 @@ func (s *suite) lateAnswer() {
 	s.pause(g, "a", 2*time.Second) // a second episode
 }
 
-func (s *suite) effective(g *gmailquota.Guard, account string, want int64) {
+func (s *suite) effective(g *gmailquota.Guard, want int64) {
 	s.Helper()
-	if b := s.snapshot(g, account).User; b.Effective != b.Refill*want/1000 {
+	if b := s.snapshot(g, "a").User; b.Effective != b.Refill*want/1000 {
 		s.Fatalf("%d of %d units a minute; want %d ‰", b.Effective, b.Refill, want)
 	}
 }
@@ -173,11 +173,11 @@ func (s *suite) effective(g *gmailquota.Guard, account string, want int64) {
 func (s *suite) learns() {
 	g, other := s.ready(), s.guard()
 	s.penalize(g, "a", gmailquota.Refusal{Until: s.r.Now().Add(time.Second)})
-	s.effective(g, "a", 1000) // Gmail said when
+	s.effective(g, 1000) // Gmail said when
 	s.r.Advance(20 * time.Second)
 	s.penalize(g, "a", gmailquota.Refusal{})
 	s.penalize(other, "a", gmailquota.Refusal{}) // of the same episode
-	s.effective(other, "a", 850)
+	s.effective(other, 850)
 	s.r.Advance(time.Second)
 	for range 100 { // as many as the bucket and the half second of it that was left hold
 		if gr, err := g.Acquire(ctx, now("a", "getProfile")); err == nil {
@@ -193,12 +193,12 @@ func (s *suite) learns() {
 		s.Errorf("40 units in %v; at 85 %% of the rate they take at least %v", wait, least)
 	}
 	s.r.Advance(15 * time.Minute)
-	s.effective(g, "a", 1000)
+	s.effective(g, 1000)
 	for range 60 { // Gmail refuses whatever comes
 		s.penalize(g, "a", gmailquota.Refusal{})
 		s.r.Advance(s.snapshot(g, "a").User.Penalty)
 	}
-	s.effective(g, "a", 10)
+	s.effective(g, 10)
 }
 
 func (s *suite) dearAtALowRate() {
