@@ -21,7 +21,8 @@ import (
 type gate struct {
 	entered chan int // how many keys a run has that is held
 	pass    chan struct{}
-	panics  atomic.Bool // once passed
+	over    chan struct{} // the test is: what comes later is not held
+	panics  atomic.Bool   // once passed
 }
 
 func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -33,8 +34,11 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if n, ok := keyCount(cmd); ok {
-			g.entered <- n
-			<-g.pass
+			select {
+			case g.entered <- n:
+				<-g.pass
+			case <-g.over:
+			}
 			if g.panics.Load() {
 				panic("a hook of the client")
 			}
@@ -63,7 +67,8 @@ type crowd struct {
 // newCrowd's client repeats what it has no answer to, as go-redis does by default.
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	c := &crowd{outage: newOutage(t), t: t, gate: &gate{entered: make(chan int), pass: make(chan struct{})}}
+	c := &crowd{outage: newOutage(t), t: t, gate: &gate{entered: make(chan int), pass: make(chan struct{}), over: make(chan struct{})}}
+	t.Cleanup(func() { close(c.gate.over) })
 	rdb := redis.NewClient(&redis.Options{Addr: c.proxy.Addr, ReadTimeout: 100 * time.Millisecond, MaxRetries: 3})
 	t.Cleanup(func() { _ = rdb.Close() })
 	g, err := gmailquota.New(rdb, testConfig(), gmailquota.WithClock(c.clock.Now))
