@@ -49,11 +49,11 @@ func (m *Model) load(account string) loaded {
 	if l.pmissing {
 		p.state = newProject(m.Now, m.limits)
 	}
+	l.pdirty = p.state.settle(m.Now, m.limits) || l.pmissing
 	if l.umissing {
 		u.state = newUser(m.Now, &p.state, m.limits)
 	}
 	u.state.records = slices.Clone(u.state.records)
-	l.pdirty = p.state.settle(m.Now, m.limits) || l.pmissing
 	l.udirty = u.state.settle(m.Now, m.limits) || l.umissing && m.Now-p.state.born < youngUS
 	l.user, l.project = &u.state, &p.state
 	return l
