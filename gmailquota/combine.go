@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -144,8 +145,12 @@ func (g *Guard) askFor(ctx context.Context, all []*question) {
 	}
 	keys, args := make([]string, 1, 1+len(all)), make([]any, 0, len(all))
 	keys[0] = g.projectKey
-	for _, q := range all {
-		keys, args = append(keys, q.key), append(args, q.request)
+	for _, q := range all { // each after the number of its key
+		k := slices.Index(keys, q.key)
+		if k < 0 {
+			k, keys = len(keys), append(keys, q.key)
+		}
+		args = append(args, strconv.Itoa(k+1)+" "+q.request)
 	}
 	numbers, err := g.run(ctx, "acquire", keys, args...)
 	if err != nil && len(all) > 1 && moving(err) {

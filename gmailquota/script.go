@@ -41,8 +41,9 @@ const (
 	maxBatched = 999 // calls in one record
 )
 
-// encode writes a request as the script reads it, with what rides on it: pauses that other buckets counted (µs from now),
-// what this process remembers of both, and the ids of calls that ended.
+// encode writes a request as the script reads it: its id, what it may have in common with others, its ticket, and what rides
+// on it: pauses that other buckets counted (µs from now), the ids of calls that ended, and what this process remembers of
+// both buckets.
 func (c *charge) encode(holdUser, holdProject int64, user, project told, released string) string {
 	if user.us == 0 {
 		user.born = project.born // two equal ones need no second look
@@ -60,10 +61,9 @@ func (c *charge) encode(holdUser, holdProject int64, user, project told, release
 	if holdUser > 0 || holdProject > 0 {
 		b = appendNumbers(b, holdUser, holdProject)
 	}
-	b = append(b, '|')
+	b = append(append(append(b, '|'), released...), '|')
 	b = appendNumbers(b, user.born, project.born, user.us, project.us)
-	b = append(b, '|')
-	return string(append(b, released...))
+	return string(b)
 }
 
 // appendNumbers writes each with a space before it.

@@ -2,17 +2,18 @@
 -- Times are microseconds, numbers are integers below 2^53 and are written with %d.
 --
 -- A user's state is "2 fullAt live epoch|penaltyEnd strikes rate rateAt ceiling cap capAt|share0 share1 share2|line0
--- line1 line2|fair part0 part1 part2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd strikes rate rateAt
--- ceiling|share0 share1 share2|line0 line1 line2"; a group of zeros is left out. The leading 2 is the layout, and a state
--- that does not match is a missing one. A record is 31 characters: 12 of the id (~, of a restart !, and 11 others; neither
--- sign is anywhere else), 16 of the admission time, 3 of the calls under way.
+-- line1 line2|fair part0 part1 part2|records", the project's "2 fullAt born epoch users previous day used|penaltyEnd
+-- strikes rate rateAt ceiling|share0 share1 share2|line0 line1 line2"; a group of zeros is left out. The leading 2 is the
+-- layout, and a state that does not match is a missing one. A record is 31 characters: 12 of the id (~, of a restart !, and
+-- 11 others; neither sign is anywhere else), 16 of the admission time, 3 of the calls under way.
 --
 -- ARGV: op, user's and project's time to full, in-flight cap, margin, longest horizon, units of a day; then the op's.
 --
--- What Redis works at here is, in this order: making texts and numbers of each other, calls such as max() (a comparison
--- costs a third), and making the functions anew in every run. So numbers that are rarely not 0 are in groups, the functions
--- that a decision needs come first, and those that it rarely needs are within others. The names in capitals are replaced
--- by their values before Redis sees this, see script.go.
+-- What Redis works at here is, in this order: making texts and numbers of each other, making tables, calls such as max()
+-- (a comparison costs a third), and making the functions anew in every run. So what is rarely not 0 is in groups, which
+-- are read and kept in fields only where they are there; what several requests have in common is read once; and the
+-- functions that a decision needs come first, those that it rarely needs are within others. The names in capitals are
+-- replaced by their values before Redis sees this, see script.go.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
 local MINUTE, DAY, DAY_SHIFT = 60000000, 86400000000, 28800000000
 local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 10000000
@@ -23,9 +24,9 @@ local PROJECT_LIFE = 86400000000
 local GRACE, LINE, EPOCH, SHARE_MEMORY, FAIR_MEMORY = 5000000, 600000000, 60000000, 3000000, 60000000
 local MAX_PART = 35184372088832
 local RECORD, RESTART_AGE, RESTART_UNIT = 31, 8000000, 100000
-local USER = '^2 (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|()'
-local PROJECT = '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)|([^|]*)$'
-local REQUEST = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)|([^|]*)|([^|]*)| (%S+ %S+) (%d+) (%d+)|()'
+local USER_GROUPS = '^|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(.*)$'
+local PROJECT_GROUPS = '^|([^|]*)|([^|]*)|([^|]*)$'
+local KIND = '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -33,6 +34,10 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local sub, find, format, match = string.sub, string.find, string.format, string.match
 local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
 local margin, longest, dayUnits = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+
+-- What a state has where nothing else is in it.
+local rest = {__index = {e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0, capAt = 0, share1 = 0, share2 = 0,
+  share3 = 0, line1 = 0, line2 = 0, line3 = 0, fair = 0, part1 = 0, part2 = 0, part3 = 0}}
 
 -- permille is the rate that Gmail seems to give: see learned.go.
 local function permille(s)
@@ -71,13 +76,15 @@ end
 -- settle ends what no refusal and no charge can have brought about, and forgets what is over. It returns whether a clock
 -- that was set back made it change something.
 local function settle(s, cap)
-  local repaired = false
-  if s.e > 0 or s.rate > 0 then
-    if s.e > now + PAUSE_MAX then s.e, repaired = now, true end
-    if s.rateAt > max(now, s.e) then s.rateAt, repaired = now, true end
-    if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
-    if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
+  if s.e == 0 and s.rate == 0 then
+    if s.full > now + cap + longest then return now + cap, true end
+    return s.full, false
   end
+  local repaired = false
+  if s.e > now + PAUSE_MAX then s.e, repaired = now, true end
+  if s.rateAt > max(now, s.e) then s.rateAt, repaired = now, true end
+  if now - s.e >= STRIKE_MEMORY then s.e, s.strikes = 0, 0 end
+  if forgotten(s) <= now then s.rate, s.rateAt, s.ceiling = 0, 0, 0 end
   if s.full > reach(s, cap) then return (s.e > now and s.e or now) + cap, true end
   return s.full, repaired
 end
@@ -88,44 +95,59 @@ local function lasts(s)
   return max(s.full, s.e > 0 and s.e + STRIKE_MEMORY or 0, forgotten(s))
 end
 
--- classes reads a group of a time each; those that are not after since are 0.
-local function classes(s, since)
-  if s == '' then return {0, 0, 0} end
-  local a, b, c = match(s, '^(%d+) (%d+) (%d+)$')
-  if not a then return nil end
+-- times reads a group of a time for each class into fields; those that are not after since are left out. It returns
+-- whether it is such a group.
+local function times(s, name, group, since)
+  if group == '' then return true end
+  local a, b, c = match(group, '^(%d+) (%d+) (%d+)$')
+  if not a then return false end
   a, b, c = a + 0, b + 0, c + 0
-  if a <= since then a = 0 end
-  if b <= since then b = 0 end
-  if c <= since then c = 0 end
-  return {a, b, c}
+  if a > since then s[name .. 1] = a end
+  if b > since then s[name .. 2] = b end
+  if c > since then s[name .. 3] = c end
+  return true
 end
 
--- group writes what classes reads.
-local function group(t)
-  local a, b, c = t[1], t[2], t[3]
+-- timesOf writes what times reads.
+local function timesOf(a, b, c)
   if a == 0 and b == 0 and c == 0 then return '' end
   return format('%d %d %d', a, b, c)
 end
 
+-- forget clears what is for one class only.
+local function forget(s)
+  for _, name in ipairs({'share', 'line', 'part'}) do
+    s[name .. 1], s[name .. 2], s[name .. 3] = nil, nil, nil
+  end
+  s.fair = nil
+end
+
+local function readProject(s)
+  local full, born, epoch, users, previous, day, used, i = match(s or '', '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)()|')
+  if not full then return nil end
+  local p = setmetatable({full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0,
+    day = day + 0, used = used + 0}, rest)
+  if sub(s, i) == '|||' then return p end
+  local pause, share, line = match(s, PROJECT_GROUPS, i)
+  if not (pause and times(p, 'share', share, now - SHARE_MEMORY) and times(p, 'line', line, now)) then return nil end
+  if pause ~= '' then
+    local e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    if not e then return nil end
+    p.e, p.strikes, p.rate, p.rateAt, p.ceiling = e + 0, strikes + 0, rate + 0, rateAt + 0, ceiling + 0
+  end
+  return p
+end
+
 local function loadProject(s)
-  local full, born, epoch, users, previous, day, used, pause, share, line = match(s or '', PROJECT)
-  local e, strikes, rate, rateAt, ceiling = 0, 0, 0, 0, 0
-  local today = floor((now - DAY_SHIFT) / DAY)
-  if full then
-    share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
-    if pause ~= '' then e, strikes, rate, rateAt, ceiling = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+)$') end
+  local p, today = readProject(s), floor((now - DAY_SHIFT) / DAY)
+  if not p then
+    return setmetatable({full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = today, used = 0, dirty = true,
+      missing = true}, rest)
   end
-  if not (full and share and line and e) then
-    return {full = now + capP, born = now, epoch = 0, users = 0, previous = 0, day = today, used = 0, e = 0, strikes = 0, rate = 0,
-      rateAt = 0, ceiling = 0, share = {0, 0, 0}, line = {0, 0, 0}, dirty = true, missing = true}
-  end
-  local p = {full = full + 0, born = born + 0, epoch = epoch + 0, users = users + 0, previous = previous + 0, day = day + 0,
-    used = used + 0, e = e + 0, strikes = strikes + 0, rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0,
-    share = share, line = line}
   p.full, p.dirty = settle(p, capP)
   if p.day ~= today then p.day, p.used = today, 0 end
   if p.born > now then p.born, p.dirty = now, true end
-  if p.dirty then p.share, p.line = {0, 0, 0}, {0, 0, 0} end
+  if p.dirty then forget(p) end
   return p
 end
 
@@ -134,7 +156,7 @@ local function saveProject(key, p)
   if life < PROJECT_LIFE then life = PROJECT_LIFE end
   if p.e > 0 or p.rate > 0 then pause = format('%d %d %d %d %d', p.e, p.strikes, p.rate, p.rateAt, p.ceiling) end
   redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day,
-    p.used, pause, group(p.share), group(p.line)), 'PX', format('%d', ceil(life / 1000)))
+    p.used, pause, timesOf(p.share1, p.share2, p.share3), timesOf(p.line1, p.line2, p.line3)), 'PX', ceil(life / 1000))
 end
 
 -- prune forgets calls that are over. u.last is the last record's time.
@@ -170,54 +192,64 @@ local function restart(u, at, since)
   if at - RESTART_AGE + LEASE > now then insert(u, format('!%011d', since), at - RESTART_AGE, 0) end
 end
 
-local function loadUser(s, born)
-  local full, live, epoch, pause, share, line, parts, recs = match(s or '', USER)
-  recs = recs and sub(s, recs)
-  local e, strikes, rate, rateAt, ceiling, cap, capAt = 0, 0, 0, 0, 0, 0, 0
-  local fair = 0
-  if full then
-    share, line = classes(share, now - SHARE_MEMORY), classes(line, now)
-    if parts ~= '' then fair, parts = match(parts, '^(%d+) (.*)$') end
-    parts = parts and classes(parts, now - FAIR_MEMORY)
-    if pause ~= '' then
-      e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local function readUser(s)
+  local full, live, epoch, i = match(s or '', '^2 (%d+) (%d+) (%d+)()|')
+  if not full then return nil end
+  local u = setmetatable({full = full + 0, live = live + 0, epoch = epoch + 0, recs = ''}, rest)
+  if sub(s, i, i + 4) == '|||||' then
+    u.recs = sub(s, i + 5)
+  else
+    local pause, share, line, parts, recs = match(s, USER_GROUPS, i)
+    if not (pause and times(u, 'share', share, now - SHARE_MEMORY) and times(u, 'line', line, now)) then return nil end
+    if parts ~= '' then
+      local fair, parts = match(parts, '^(%d+) (.*)$')
+      if not (fair and times(u, 'part', parts, now - FAIR_MEMORY)) then return nil end
+      if fair + 0 > now - FAIR_MEMORY then u.fair = fair + 0 end
     end
+    if pause ~= '' then
+      local e, strikes, rate, rateAt, ceiling, cap, capAt = match(pause, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      if not e then return nil end
+      u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt =
+        e + 0, strikes + 0, rate + 0, rateAt + 0, ceiling + 0, cap + 0, capAt + 0
+    end
+    u.recs = recs
   end
-  if not (full and share and line and parts and e and #recs % RECORD == 0) then
-    local u = {full = 0, live = 0, fair = 0, epoch = 0, e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0,
-      capAt = 0, share = {0, 0, 0}, line = {0, 0, 0}, parts = {0, 0, 0}, recs = '', missing = true}
+  if #u.recs % RECORD ~= 0 then return nil end
+  return u
+end
+
+local function loadUser(s, born)
+  local u = readUser(s)
+  if not u then
+    u = setmetatable({full = 0, live = 0, epoch = 0, recs = '', missing = true}, rest)
     if now - born < YOUNG then
       u.full, u.dirty = now + capU, true
       restart(u, now, floor(born / RESTART_UNIT))
     end
     return u
   end
-  local u = {full = full + 0, live = live + 0, fair = fair + 0, epoch = epoch + 0, e = e + 0, strikes = strikes + 0,
-    rate = rate + 0, rateAt = rateAt + 0, ceiling = ceiling + 0, cap = cap + 0, capAt = capAt + 0, share = share, line = line,
-    parts = parts, recs = recs}
   u.full, u.dirty = settle(u, capU)
   if u.capAt > now then u.capAt, u.dirty = now, true end
-  if recs ~= '' then prune(u) end
-  if u.dirty then u.share, u.line, u.fair, u.parts = {0, 0, 0}, {0, 0, 0}, 0, {0, 0, 0} end
-  if u.fair <= now - FAIR_MEMORY then u.fair = 0 end
+  if u.recs ~= '' then prune(u) end
+  if u.dirty then forget(u) end
   return u
 end
 
 local function saveUser(key, u)
-  local t, l, pause, parts = lasts(u), u.line, '', u.parts
+  local t, pause, parts = lasts(u), '', ''
   if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
   if u.recs ~= '' and t < u.last + LEASE then t = u.last + LEASE end
-  t = max(t, l[1], l[2], l[3], now)
+  local line = timesOf(u.line1, u.line2, u.line3)
+  if line ~= '' then t = max(t, u.line1, u.line2, u.line3) end
+  if t < now then t = now end
   if u.e > 0 or u.rate > 0 or u.cap > 0 then
     pause = format('%d %d %d %d %d %d %d', u.e, u.strikes, u.rate, u.rateAt, u.ceiling, u.cap, u.capAt)
   end
-  if u.fair == 0 and parts[1] == 0 and parts[2] == 0 and parts[3] == 0 then
-    parts = ''
-  else
-    parts = format('%d %d %d %d', u.fair, parts[1], parts[2], parts[3])
+  if u.fair > 0 or u.part1 > 0 or u.part2 > 0 or u.part3 > 0 then
+    parts = format('%d %d %d %d', u.fair, u.part1, u.part2, u.part3)
   end
-  redis.call('SET', key, format('2 %d %d %d|%s|%s|%s|%s|', u.full, u.live, u.epoch, pause, group(u.share), group(l), parts)
-    .. u.recs, 'PX', format('%d', ceil((t - now + margin) / 1000)))
+  redis.call('SET', key, format('2 %d %d %d|%s|%s|%s|%s|', u.full, u.live, u.epoch, pause,
+    timesOf(u.share1, u.share2, u.share3), line, parts) .. u.recs, 'PX', ceil((t - now + margin) / 1000))
 end
 
 local function release(u, ids)
@@ -257,7 +289,7 @@ local function use(t, cost)
   return max(t, now + cost)
 end
 
-local function ofShare(c, cost) return floor((cost * 100 + c.share - 1) / c.share) end
+local function ofShare(c, cost) return floor((cost * 100 + c.percent - 1) / c.percent) end
 
 local function denial(u, p, c, byProject, bucketWait, wait, turn, fair, crowded)
   if crowded and max(wait, turn) < IN_FLIGHT_RETRY then
@@ -270,29 +302,20 @@ local function denial(u, p, c, byProject, bucketWait, wait, turn, fair, crowded)
   elseif u.e > now then
     code = 4
   end
-  local function place()
-    local k = c.class
-    local line, from, length = u.line[k], now + max(wait, fair), c.length
-    if byProject and wait > 0 and fair <= wait and not c.counts and c.patience > 0 then
-      from = max(from, min(p.line[k], from + LINE))
-      p.line[k], p.dirty = from + c.project, true
-    end
-    if c.counts then
-      from = max(from, c.from)
-      length = max(c.to - max(c.from, now), c.user)
-    else
-      from = max(from, min(line, from + LINE))
-      if from - now > c.patience then return 0, 0 end
-    end
-    if from + length > line then
-      u.line[c.class], u.dirty = from + length, true
-    end
-    return from, from + length
+  local ahead, line, from, length = max(bucketWait - wait, 0), u[c.line], now + max(wait, fair), c.length
+  if byProject and wait > 0 and fair <= wait and not c.counts and c.patience > 0 then
+    from = max(from, min(p[c.line], from + LINE))
+    p[c.line], p.dirty = from + c.project, true
   end
-  local from, to = place()
-  local ahead = max(bucketWait - wait, 0)
-  if to == 0 then return code, max(wait, turn), ahead, 0, wait, 0, 0, 0 end
-  return code, from - now, ahead, 0, wait, from, to, 0
+  if c.counts then
+    from = max(from, c.from)
+    length = max(c.to - max(c.from, now), c.user)
+  else
+    from = max(from, min(line, from + LINE))
+    if from - now > c.patience then return code, max(wait, turn), ahead, 0, wait, 0, 0, 0 end
+  end
+  if from + length > line then u[c.line], u.dirty = from + length, true end
+  return code, from - now, ahead, 0, wait, from, from + length, 0
 end
 
 -- denied is how long a bucket denies c that would have it wait; below is from when on its class is below its share.
@@ -308,61 +331,67 @@ local function restOfDay(p)
   return (p.day + 1) * DAY + DAY_SHIFT - now
 end
 
--- slow makes the charge dearer where Gmail gives less than the configured rate.
+-- slow is the charge where Gmail gives less than the configured rate: it is dearer.
 local function slow(c, u, p)
-  if u.rate > 0 then
-    local rate = permille(u)
-    c.user, c.length = scaled(c.user, rate), scaled(c.length, rate)
-  end
-  if p.rate > 0 then c.project = scaled(c.project, permille(p)) end
+  local s = {}
+  for name, value in pairs(c) do s[name] = value end
+  local user, project = permille(u), permille(p)
+  s.user, s.length, s.project = scaled(c.user, user), scaled(c.length, user), scaled(c.project, project)
+  return s
 end
 
 local function decide(u, p, c)
-  local i = find(u.recs, c.id, 1, true)
+  local i = u.recs ~= '' and find(u.recs, c.id, 1, true)
   if i then
     return 0, max(tonumber(sub(u.recs, i + 12, i + 27)) - now, 0), 0, 0, 0, 0, 0, 0
   end
-  local rest = restOfDay(p)
-  if rest > 0 and c.class == 1 then return 6, rest, 0, 0, rest, 0, 0, 0 end
-  slow(c, u, p)
-  local k, active = c.class, max(p.users, p.previous, 1)
-  local userWait = (u.full > now and u.full or now) + c.user - now - (c.user > capU and c.user or capU)
-  local full = (p.full > now and p.full or now) + c.project
-  local projectWait = full - now - (c.project > capP and c.project or capP)
-  local wait = max(userWait, projectWait, 0)
-  local userDenies = denied(c, userWait, u.e > u.share[k] and u.e or u.share[k])
-  local fair = 0
-  if projectWait > 0 and active > 1 then fair = max(min(u.fair, u.parts[k]) - now, 0) end
-  local projectDenies = denied(c, projectWait, p.e > p.share[k] and p.e or p.share[k])
-  if fair > 0 then projectDenies = max(projectDenies, min(projectWait, fair)) end
-  if not c.counts and p.line[k] > now then
-    projectDenies = max(projectDenies, min(p.line[k], p.full - floor(capP / 2)) - now)
+  if c.class == 1 then
+    local left = restOfDay(p)
+    if left > 0 then return 6, left, 0, 0, left, 0, 0, 0 end
   end
-  local denies = max(userDenies, projectDenies, 0)
-  local turn = min(c.counts and c.from or u.line[k], u.full - floor(capU / 2)) - now
+  if u.rate > 0 or p.rate > 0 then c = slow(c, u, p) end
+  local costU, costP = c.user, c.project
+  local before = u.full > now and u.full or now
+  local full = (p.full > now and p.full or now) + costP
+  local userWait = before + costU - now - (costU > capU and costU or capU)
+  local projectWait = full - now - (costP > capP and costP or capP)
+  local wait, denies, turn, fair, byProject = max(userWait, projectWait, 0), 0, 0, 0, false
+  local active = projectWait > 0 and max(p.users, p.previous, 1)
+  if wait > 0 or c.counts or u[c.line] > 0 or p[c.line] > 0 then
+    local shareU, shareP, lineP = u[c.share], p[c.share], p[c.line]
+    local userDenies = denied(c, userWait, u.e > shareU and u.e or shareU)
+    local projectDenies = denied(c, projectWait, p.e > shareP and p.e or shareP)
+    if active and active > 1 then
+      fair = max(min(u.fair, u[c.part]) - now, 0)
+      if fair > 0 then projectDenies = max(projectDenies, min(projectWait, fair)) end
+    end
+    if not c.counts and lineP > now then
+      projectDenies = max(projectDenies, min(lineP, p.full - floor(capP / 2)) - now)
+    end
+    denies, byProject = max(userDenies, projectDenies, 0), projectDenies > userDenies
+    turn = min(c.counts and c.from or u[c.line], u.full - floor(capU / 2)) - now
+  end
   local crowded = u.live > 0 and u.live + c.calls > inFlightCap(u)
   if denies > 0 or turn > 0 or crowded then
-    return denial(u, p, c, projectDenies > userDenies, wait, denies, turn, fair, crowded)
+    return denial(u, p, c, byProject, wait, denies, turn, fair, crowded)
   end
-  local at = now + wait
-  local before = max(u.full, now)
-  u.full, u.dirty = max(u.full, at) + c.user, true
+  local at, from, to = now + wait, 0, 0
+  u.full, u.dirty = (u.full > at and u.full or at) + costU, true
   p.full, p.dirty = full, true
-  if userWait > 0 then u.share[k] = use(u.share[k], ofShare(c, c.user)) end
-  if projectWait > 0 then
-    local part = floor(min(c.project * active, MAX_PART) * 10 / 9)
-    p.share[k], u.fair, u.parts[k] = use(p.share[k], ofShare(c, c.project)), use(u.fair, part), use(u.parts[k], ofShare(c, part))
+  if userWait > 0 then u[c.share] = use(u[c.share], ofShare(c, costU)) end
+  if active then
+    local part = floor(min(costP * active, MAX_PART) * 10 / 9)
+    p[c.share], u.fair, u[c.part] = use(p[c.share], ofShare(c, costP)), use(u.fair, part), use(u[c.part], ofShare(c, part))
   end
   insert(u, c.id, at, c.calls)
   u.live = u.live + c.calls
-  local from, to = 0, 0
   if c.counts and now < c.from then
     from, to = now, now + c.to - c.from
-    if u.line[k] == c.to then u.line[k] = to end
+    if u[c.line] == c.to then u[c.line] = to end
   end
-  local dayBefore = p.used
-  p.used = p.used + c.units
-  local reached = dayBefore < dayUnits and p.used >= dayUnits and 1 or 0
+  local usedBefore = p.used
+  p.used = usedBefore + c.units
+  local reached = usedBefore < dayUnits and p.used >= dayUnits and 1 or 0
   return 0, wait, u.full, full, u.full - before, from, to, reached
 end
 
@@ -387,50 +416,59 @@ local function recall(u, p, bornU, usU, bornP, usP)
   end
 end
 
--- acquire decides on a request, see charge.encode, after what rides on it. c.counts: its ticket is one.
-local function acquire(u, p, s, borns)
-  local id, calls, class, units, user, project, near, far, share, patience, length, ticket, holds, born, usU, usP,
-    ended = match(s, REQUEST)
-  if holds ~= '' then
-    local holdU, holdP = match(holds, '(%d+) (%d+)')
-    if holdU + 0 > 0 then u.e, u.dirty = max(u.e, now + holdU), true end
-    if holdP + 0 > 0 then p.e, p.dirty = max(p.e, now + holdP), true end
-  end
-  if born ~= borns or u.missing or p.missing then
-    local bornU, bornP = match(born, '(%S+) (%S+)')
-    recall(u, p, bornU + 0, usU + 0, bornP + 0, usP + 0)
-  end
-  if ended <= #s then release(u, sub(s, ended)) end
-  seen(u, p)
-  local c = {id = id, calls = calls + 0, class = class + 1, units = units + 0, user = user + 0, project = project + 0,
-    near = near + 0, far = far + 0, share = share + 0, patience = patience + 0, length = length + 0,
-    counts = false}
-  if ticket ~= '' then
-    local from, to = match(ticket, '(%d+) (%d+)')
-    c.from, c.to = from + 0, to + 0
-    c.counts = now <= c.to + GRACE and (c.to <= now or c.to <= u.line[c.class])
-  end
-  return decide(u, p, c)
+-- kind reads what requests have in common: see charge.encode.
+local function kind(s)
+  local calls, class, units, user, project, near, far, share, patience, length = match(s, KIND)
+  class = class + 1
+  return {calls = calls + 0, class = class, units = units + 0, user = user + 0, project = project + 0, near = near + 0,
+    far = far + 0, percent = share + 0, patience = patience + 0, length = length + 0, share = 'share' .. class,
+    line = 'line' .. class, part = 'part' .. class}
 end
 
--- acquire: KEYS[2] and on are users, each with a request in ARGV from 8 on. They are decided one after the other, and a user
--- may come several times. The answer is eight numbers a decision, then the time and the project's birth.
+-- acquire: KEYS[2] and on are users, and from 8 on ARGV are requests, each of one of them, see combiner. They are decided
+-- one after the other. The answer is eight numbers a decision, then the time and the project's birth.
 if ARGV[1] == 'acquire' then
   local stored = redis.call('MGET', unpack(KEYS))
   local p = loadProject(stored[1])
-  local users, answer, n, borns = {}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, format('%d %d', p.born, p.born)
-  for k = 2, #KEYS do
-    local key = KEYS[k]
-    local u = users[key] or loadUser(stored[k], p.born)
-    users[key] = u
+  local users, kinds, answer, n, borns = {}, {}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, format(' %d %d ', p.born, p.born)
+  for r = 8, #ARGV do
+    local s = ARGV[r]
+    local k, id, what, ticket, holds, ended, told = match(s, '^(%d+) (%S+) ([^|]*)|([^|]*)|([^|]*)|([^|]*)|()')
+    k = k + 0
+    local u, c = users[k], kinds[what]
+    if not u then
+      u = loadUser(stored[k], p.born)
+      users[k] = u
+    end
+    if not c then
+      c = kind(what)
+      kinds[what] = c
+    end
+    if holds ~= '' then
+      local holdU, holdP = match(holds, '(%d+) (%d+)')
+      if holdU + 0 > 0 then u.e, u.dirty = max(u.e, now + holdU), true end
+      if holdP + 0 > 0 then p.e, p.dirty = max(p.e, now + holdP), true end
+    end
+    if u.missing or p.missing or sub(s, told, told + #borns - 1) ~= borns then
+      local bornU, bornP, usU, usP = match(s, '(%S+) (%S+) (%d+) (%d+)$', told)
+      recall(u, p, bornU + 0, usU + 0, bornP + 0, usP + 0)
+      u.missing, p.missing = nil, nil
+    end
+    if ended ~= '' then release(u, ended) end
+    seen(u, p)
+    c.id, c.counts = id, false -- a ticket counts while its place is there
+    if ticket ~= '' then
+      local from, to = match(ticket, '(%d+) (%d+)')
+      c.from, c.to = from + 0, to + 0
+      c.counts = now <= c.to + GRACE and (c.to <= now or c.to <= u[c.line])
+    end
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6], answer[n + 7], answer[n + 8] =
-      acquire(u, p, ARGV[6 + k], borns)
+      decide(u, p, c)
     n = n + 8
-    if u.missing or p.missing then u.missing, p.missing = false, false end
   end
   if p.dirty then saveProject(KEYS[1], p) end
-  for key, u in pairs(users) do
-    if u.dirty then saveUser(key, u) end
+  for k, u in pairs(users) do
+    if u.dirty then saveUser(KEYS[k], u) end
   end
   answer[n + 1], answer[n + 2] = now, p.born
   return answer
