@@ -156,7 +156,7 @@ local function saveProject(key, p)
   if life < PROJECT_LIFE then life = PROJECT_LIFE end
   if p.e > 0 or p.rate > 0 then pause = format('%d %d %d %d %d', p.e, p.strikes, p.rate, p.rateAt, p.ceiling) end
   redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day,
-    p.used, pause, timesOf(p.share1, p.share2, p.share3), timesOf(p.line1, p.line2, p.line3)), 'PX', ceil(life / 1000))
+    p.used, pause, timesOf(p.share1, p.share2, p.share3), timesOf(p.line1, p.line2, p.line3)), 'PX', format('%d', ceil(life / 1000)))
 end
 
 -- prune forgets calls that are over. u.last is the last record's time.
@@ -249,7 +249,7 @@ local function saveUser(key, u)
     parts = format('%d %d %d %d', u.fair, u.part1, u.part2, u.part3)
   end
   redis.call('SET', key, format('2 %d %d %d|%s|%s|%s|%s|', u.full, u.live, u.epoch, pause,
-    timesOf(u.share1, u.share2, u.share3), line, parts) .. u.recs, 'PX', ceil((t - now + margin) / 1000))
+    timesOf(u.share1, u.share2, u.share3), line, parts) .. u.recs, 'PX', format('%d', ceil((t - now + margin) / 1000)))
 end
 
 local function release(u, ids)
