@@ -19,6 +19,11 @@ const (
 	// maxCombined is how many decisions share a run at most: it bounds for how long Redis serves nobody else, to some
 	// 200 µs, and more would save little.
 	maxCombined = 16
+	// enough is how many that wait do not wait for a run under way to end, so that Redis has something to do while this
+	// process reads its answer; of fewer, each would cost more.
+	enough = 8
+	// maxRuns are under way at most.
+	maxRuns = 3
 	// answered is how many numbers the script answers for a decision; two more follow the last.
 	answered = 8
 )
@@ -38,7 +43,7 @@ type combiner struct {
 	patience time.Duration
 
 	mu     sync.Mutex
-	asking bool // somebody is
+	asking int // runs under way
 	queue  []*question
 }
 
@@ -46,13 +51,18 @@ type combiner struct {
 func (c *combiner) join(q *question) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.asking {
-		c.asking = true
+	if c.due(len(c.queue) + 1) {
+		c.asking++
 		return true
 	}
 	q.turn, q.since = make(chan struct{}, 1), time.Now()
 	c.queue = append(c.queue, q)
 	return false
+}
+
+// due tells whether a run is to begin when so many wait.
+func (c *combiner) due(waiting int) bool {
+	return waiting > 0 && c.asking == 0 || waiting >= enough && c.asking < maxRuns
 }
 
 // take returns the questions of the next run: q and those behind it.
@@ -79,7 +89,9 @@ func (c *combiner) passLocked() {
 		c.queue[late].turn <- struct{}{}
 	}
 	c.queue = slices.Delete(c.queue, 0, late)
-	if c.asking = len(c.queue) > 0; c.asking {
+	c.asking--
+	if c.due(len(c.queue)) {
+		c.asking++
 		next := c.queue[0]
 		c.queue = slices.Delete(c.queue, 0, 1)
 		next.leads = true

@@ -54,6 +54,12 @@ var bucketNames = [...]string{
 	deniedDay: BucketDay,
 }
 
+// What a decision also says.
+const (
+	signDay  = 1 // this charge reached the day's units
+	signBusy = 2 // more than a quarter of the calls that may be under way are
+)
+
 // decision is what the core answers. user, project and taken are for a refund: see refund.
 type decision struct {
 	code          int64
@@ -61,7 +67,7 @@ type decision struct {
 	user, project int64 // fullAt of both buckets after the charge; 0 for a replay. Denied: user is what a call waits when it is admitted then
 	taken         int64 // µs of the user's refill that the charge took; denied: the wait if nobody waited before it
 	ticket              // to show from now on, zero: as before
-	dayReached    int64 // 1: this charge reached the day's units
+	signs         int64 // signDay, signBusy
 }
 
 // decide admits c now or later within its horizon, charging both buckets, or denies it and charges neither. The records
@@ -108,7 +114,7 @@ func decide(u *userState, p *projectState, now int64, l limits, c charge) decisi
 	}
 	u.insert(record{c.id, at, c.calls})
 	u.live += c.calls
-	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c), dayReached: p.use(c.units, l)}
+	return decision{wait: wait, user: u.fullAt, project: full, taken: u.fullAt - before, ticket: u.served(now, c), signs: p.use(c.units, l) | u.busy(now, l)}
 }
 
 // part is for how long the call uses up its user's part of the project, one of so many, and its class's share of that.

@@ -28,13 +28,13 @@ func (p *projectState) restOfDay(now int64, l limits) int64 {
 
 func (p *projectState) turnsIn(now int64) int64 { return (p.day+1)*dayUS + dayShiftUS - now }
 
-// use counts units; it returns 1 for those with which the day's are reached. A refund does not go back behind that, so it
+// use counts units; it returns signDay for those with which the day's are reached. A refund does not go back behind that, so it
 // is said once.
 func (p *projectState) use(units int64, l limits) int64 {
 	before := p.used
 	p.used += units
 	if before < l.day && p.used >= l.day {
-		return 1
+		return signDay
 	}
 	return 0
 }

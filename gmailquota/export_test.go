@@ -132,7 +132,7 @@ func (m *Model) Do(s Step) Decision {
 			udirty, pdirty = true, true
 		}
 		udirty, pdirty = udirty || u.lines != lines, pdirty || p.lines != projectLines
-		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to, d.dayReached, m.Now, p.born}
+		out = Decision{d.code, d.wait, d.user, d.project, d.taken, d.from, d.to, d.signs, m.Now, p.born}
 	case "refund":
 		a := s.After
 		if refund(u, p, m.Now, m.limits, s.charge(m.plan), decision{user: a[2], project: a[3], taken: a[4]}) {
@@ -259,7 +259,7 @@ func NewID() string { return newID() }
 func (m *Model) HorizonUS(c Class) int64 { return m.plan.horizons[c] }
 
 // FlushReleases sends what waits to ride on a decision.
-func (g *Guard) FlushReleases(ctx context.Context) error { return g.releases.flush(ctx) }
+func (g *Guard) FlushReleases(ctx context.Context) error { return g.releases.flush(ctx, false) }
 
 // Opened makes the breaker as if Redis had just failed for d.
 func (g *Guard) Opened(d time.Duration) {

@@ -35,15 +35,15 @@ func (gr *Grant) Wait() time.Duration { return gr.wait }
 // Units is what the call was charged.
 func (gr *Grant) Units() int64 { return gr.units }
 
-// Release says that the call has ended, whatever came of it. It costs nothing: it rides on a later decision, or goes out
-// with others within a second. Calls after the first do nothing, also after Refund.
+// Release says that the call has ended, whatever came of it. It costs nothing: it rides on a later decision. Where
+// a user has many calls under way it goes out within a second if there is none; else, after 10 s, it counts as ended. Calls after the first do nothing, also after Refund.
 func (gr *Grant) Release() {
 	if gr.ended.Swap(true) {
 		return
 	}
 	switch gr.where {
 	case shared:
-		gr.guard.releases.add(gr.account, gr.charge.id)
+		gr.guard.releases.add(gr.account, gr.charge.id, gr.decision.signs&signBusy != 0)
 	case inLocal:
 		gr.guard.local.release(gr.account, gr.charge.id)
 	}

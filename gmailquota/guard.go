@@ -92,7 +92,7 @@ func New(rdb redis.UniversalClient, cfg Config, opts ...Option) (*Guard, error) 
 	g.memory.reach = [2]int64{p.user.cap + p.longest, p.project.cap + p.longest}
 	g.releases.now, g.releases.send = g.now, g.sendReleases
 	// A failure is not reported: the next decision meets the same Redis, and what it was not told is tried again.
-	g.releases.due = func() { _ = g.releases.flush(context.Background()) }
+	g.releases.due = func() { _ = g.releases.flush(context.Background(), true) }
 	if g.local, err = newLocal(cfg, p, &g.memory, g.micros); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (g *Guard) acquire(ctx context.Context, r Request, limit int64) (*Grant, er
 		g.scouts.admitted(key, g.now())
 	}
 	r.Turn.askAt(g.now().Add(gr.wait + time.Duration(gr.charge.user-gr.charge.near/2)*time.Microsecond))
-	if d.dayReached == 1 {
+	if d.signs&signDay != 0 {
 		g.observe(Event{Kind: DayReached, Units: g.plan.day, Wait: nextDay(g.now()).Sub(g.now())})
 	}
 	g.counters.admitted.Add(1)

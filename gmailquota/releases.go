@@ -2,33 +2,38 @@ package gmailquota
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
 
-// releaseDelay is how long the end of a call waits for a decision to ride on: long enough that a busy user's always
-// does, short enough that other processes do not miss the slot for long.
+// releaseDelay is how long the end of a call waits for a decision to ride on, where others may want its slot: long enough
+// that a busy user's always does, short enough that other processes do not miss the slot for long.
 const releaseDelay = time.Second
 
-// releases holds the ids of calls that ended until Redis is told.
+// releases holds the ids of calls that ended until Redis is told, or they have lapsed there.
 type releases struct {
 	now  func() time.Time
-	due  func() // flushes; called by a timer
+	due  func() // flushes what is urgent; called by a timer
 	send func(ctx context.Context, ended map[string]ended) error
 
 	mu      sync.Mutex
 	waiting map[string]ended // by account
 	timer   bool             // a flush is due
+	sweepAt int
 }
 
 // ended are calls of an account.
 type ended struct {
-	ids   string // one after the other
-	since time.Time
+	ids    string // one after the other
+	since  time.Time
+	urgent bool // others may want their slots: see signBusy
 }
 
+func (e ended) lapsed(now time.Time) bool { return now.Sub(e.since) > leaseUS*time.Microsecond }
+
 // add notes that calls ended: none, one, or several.
-func (r *releases) add(account, ids string) { r.put(account, ended{ids, r.now()}) }
+func (r *releases) add(account, ids string, urgent bool) { r.put(account, ended{ids, r.now(), urgent}) }
 
 // put notes calls that ended, or takes back what take gave out. What could not be told for 10 s has lapsed meanwhile.
 func (r *releases) put(account string, e ended) {
@@ -38,20 +43,25 @@ func (r *releases) put(account string, e ended) {
 }
 
 func (r *releases) putLocked(account string, e ended) {
-	if e.ids == "" || r.now().Sub(e.since) > leaseUS*time.Microsecond {
+	now := r.now()
+	if e.ids == "" || e.lapsed(now) {
 		return
 	}
 	if r.waiting == nil {
 		r.waiting = map[string]ended{}
 	}
-	if old, ok := r.waiting[account]; ok {
-		e.ids = old.ids + e.ids
+	if old, ok := r.waiting[account]; ok && !old.lapsed(now) {
+		e.ids, e.urgent = old.ids+e.ids, e.urgent || old.urgent
 		if old.since.Before(e.since) {
 			e.since = old.since
 		}
 	}
 	r.waiting[account] = e
-	if !r.timer {
+	if len(r.waiting) >= r.sweepAt {
+		maps.DeleteFunc(r.waiting, func(_ string, e ended) bool { return e.lapsed(now) })
+		r.sweepAt = max(2*len(r.waiting), 100)
+	}
+	if e.urgent && !r.timer {
 		r.timer = true
 		time.AfterFunc(releaseDelay, r.due)
 	}
@@ -68,11 +78,21 @@ func (r *releases) take(account string) ended {
 	return e
 }
 
-// flush sends all. What Redis was perhaps not told is tried again.
-func (r *releases) flush(ctx context.Context) error {
+// flush sends all, or what is urgent. What Redis was perhaps not told is tried again.
+func (r *releases) flush(ctx context.Context, urgent bool) error {
 	r.mu.Lock()
-	all := r.waiting
-	r.waiting, r.timer = nil, false
+	now, all := r.now(), map[string]ended{}
+	for account, e := range r.waiting {
+		if e.urgent || !urgent {
+			delete(r.waiting, account)
+			if !e.lapsed(now) {
+				all[account] = e
+			}
+		}
+	}
+	if urgent {
+		r.timer = false
+	}
 	r.mu.Unlock()
 	if len(all) == 0 {
 		return nil

@@ -371,7 +371,8 @@ local function decide(u, p, c)
     denies, byProject = max(userDenies, projectDenies, 0), projectDenies > userDenies
     turn = min(c.counts and c.from or u[c.line], u.full - floor(capU / 2)) - now
   end
-  local crowded = u.live > 0 and u.live + c.calls > inFlightCap(u)
+  local slots = inFlightCap(u)
+  local crowded = u.live > 0 and u.live + c.calls > slots
   if denies > 0 or turn > 0 or crowded then
     return denial(u, p, c, byProject, wait, denies, turn, fair, crowded)
   end
@@ -391,8 +392,9 @@ local function decide(u, p, c)
   end
   local usedBefore = p.used
   p.used = usedBefore + c.units
-  local reached = usedBefore < dayUnits and p.used >= dayUnits and 1 or 0
-  return 0, wait, u.full, full, u.full - before, from, to, reached
+  local signs = usedBefore < dayUnits and p.used >= dayUnits and 1 or 0
+  if 4 * u.live > slots then signs = signs + 2 end
+  return 0, wait, u.full, full, u.full - before, from, to, signs
 end
 
 -- recall: see recall.go.

@@ -130,12 +130,12 @@ func (g *Guard) learn(n notes, d decision, clock, born int64) {
 // withoutRedis decides when Redis did not. For a call whose context has ended nobody decides.
 func (g *Guard) withoutRedis(ctx context.Context, gr *Grant, cause error) (decision, error) {
 	if err := over(ctx); err != nil {
-		g.releases.add(gr.account, gr.charge.id) // Redis may have charged it
+		g.releases.add(gr.account, gr.charge.id, true) // Redis may have charged it
 		return decision{}, err
 	}
 	g.counters.unavailable.Add(1)
 	if !errors.Is(cause, errNotAsked) {
-		g.releases.add(gr.account, gr.charge.id)
+		g.releases.add(gr.account, gr.charge.id, true)
 	}
 	if !g.failOpen.Load() {
 		wait := g.breaker.left()
@@ -159,7 +159,7 @@ func (g *Guard) refundShared(ctx context.Context, gr *Grant) {
 	_, err := g.run(ctx, "refund", []string{g.projectKey, g.userKey(gr.account)},
 		gr.charge.id, d.user, d.taken, d.project, gr.charge.project, g.unitsOfToday(gr))
 	if err != nil {
-		g.releases.add(gr.account, gr.charge.id)
+		g.releases.add(gr.account, gr.charge.id, true)
 	}
 }
 
@@ -171,9 +171,9 @@ func (g *Guard) unitsOfToday(gr *Grant) int64 {
 	return gr.units
 }
 
-// sendReleases tells Redis of calls that ended, for up to 100 users at a time.
+// sendReleases tells Redis of calls that ended, for as many users at a time as decisions share a run.
 func (g *Guard) sendReleases(ctx context.Context, all map[string]ended) error {
-	const most = 100
+	const most = maxCombined
 	keys, ids := make([]string, 0, most), make([]any, 0, most)
 	send := func() error {
 		_, err := g.run(ctx, "release", keys, ids...)
@@ -195,4 +195,4 @@ func (g *Guard) sendReleases(ctx context.Context, all map[string]ended) error {
 
 // Close sends the releases that are still waiting to ride on a decision, so that other processes see the calls ended at
 // once. The Guard can still be used. The error is Redis's; nothing is lost by ignoring it.
-func (g *Guard) Close(ctx context.Context) error { return g.releases.flush(ctx) }
+func (g *Guard) Close(ctx context.Context) error { return g.releases.flush(ctx, false) }

@@ -185,6 +185,15 @@ func (u *userState) prune(now int64) {
 	}
 }
 
+// busy returns signBusy if the ends of calls are to be told soon. What is not told lapses, and holds at most that quarter of
+// the cap until then.
+func (u *userState) busy(now int64, l limits) int64 {
+	if 4*u.live > u.inFlightCap(now, l.inFlight) {
+		return signBusy
+	}
+	return 0
+}
+
 // release ends a call; its charge stays remembered. It reports whether there was one to end.
 func (u *userState) release(id string) bool {
 	i := u.find(id)
