@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
 
 // Callers that wait for Redis at the same moment share a run of the script. Who finds nobody asking asks at once, for
-// itself alone. Who comes while somebody asks queues, and when that run has ended the first of the queue asks for those
-// behind it too. So nobody waits for others to come, and a lone caller for nobody. Whose turn has not come after
-// RedisTimeout is answered as if Redis were away.
+// itself alone. Who comes while somebody asks queues; when that run has ended the first of the queue asks for those behind
+// it too, and when enough of them wait somebody asks before. So a lone caller waits for nobody, and no caller for longer
+// than a run. Whose turn has not come after RedisTimeout is answered as if Redis were away.
 
 const (
 	// maxCombined is how many decisions share a run at most: it bounds for how long Redis serves nobody else, to some
@@ -162,7 +161,7 @@ func (g *Guard) askFor(ctx context.Context, all []*question) {
 		if k < 0 {
 			k, keys = len(keys), append(keys, q.key)
 		}
-		args = append(args, strconv.Itoa(k+1)+" "+q.request)
+		args = append(args, fmt.Sprintf("%02d %s", k+1, q.request))
 	}
 	numbers, err := g.run(ctx, "acquire", keys, args...)
 	if err != nil && len(all) > 1 && moving(err) {

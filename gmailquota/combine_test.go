@@ -19,7 +19,7 @@ import (
 
 // gate is a hook that holds runs of the script.
 type gate struct {
-	entered chan int // how many keys a run has that is held
+	entered chan int // how many decisions a run asks for that is held
 	pass    chan struct{}
 	over    chan struct{} // the test is: what comes later is not held
 	panics  atomic.Bool   // once passed
@@ -33,7 +33,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if n, ok := keyCount(cmd); ok {
+		if n, ok := decisions(cmd); ok {
 			select {
 			case g.entered <- n:
 				<-g.pass
@@ -47,12 +47,13 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func keyCount(cmd redis.Cmder) (int, bool) {
+// decisions is how many decisions a run of the script asks for: after its hash, its keys, and seven arguments.
+func decisions(cmd redis.Cmder) (int, bool) {
 	if cmd.Name() != "evalsha" {
 		return 0, false
 	}
-	n, ok := cmd.Args()[2].(int)
-	return n, ok
+	keys, ok := cmd.Args()[2].(int)
+	return len(cmd.Args()) - 3 - keys - 7, ok
 }
 
 // crowd is a guard of which one caller's run is held while others come.
@@ -98,7 +99,7 @@ func (c *crowd) ask(ctx context.Context, account string, queued int) (err *error
 }
 
 // held waits for the next run and returns how many decisions it asks for.
-func (c *crowd) held() int { return <-c.gate.entered - 1 }
+func (c *crowd) held() int { return <-c.gate.entered }
 
 func (c *crowd) release() { c.gate.pass <- struct{}{} }
 
@@ -130,23 +131,36 @@ func (c *crowd) state(account string) gmailquota.Snapshot {
 
 func TestCallersThatComeDuringARunShareTheNext(t *testing.T) {
 	c := newCrowd(t)
-	ctx, before := t.Context(), c.guard.Stats()
-	c.ask(ctx, "first", 0)
-	if n := c.held(); n != 1 {
-		t.Fatalf("the first caller waited for %d others", n-1)
-	}
+	before, came := c.guard.Stats(), 0
 	var errs []*error
+	come := func(queued int) {
+		errs = append(errs, c.ask(t.Context(), fmt.Sprint("user-", came%6), queued))
+		came++
+	}
+	held := func(want int) {
+		t.Helper()
+		if n := c.held(); n != want {
+			t.Errorf("a run decides for %d; want %d", n, want)
+		}
+	}
+	c.ask(t.Context(), "first", 0)
+	held(1)       // it waited for nobody
+	for range 2 { // eight do not wait for a run to end, in up to three runs
+		for i := range 7 {
+			come(i + 1)
+		}
+		come(0)
+		held(8)
+	}
 	for i := range 20 {
-		errs = append(errs, c.ask(ctx, fmt.Sprint("user-", i%5), i+1))
+		come(i + 1)
 	}
 	c.release()
-	if n := c.held(); n != 16 {
-		t.Errorf("the next run decides for %d; want 16", n)
+	held(16)
+	for range 3 { // the last four do not ask before all have ended
+		c.release()
 	}
-	c.release()
-	if n := c.held(); n != 4 {
-		t.Errorf("the last run decides for %d; want 4", n)
-	}
+	held(4)
 	c.release()
 	c.end()
 	for i, err := range errs {
@@ -155,12 +169,12 @@ func TestCallersThatComeDuringARunShareTheNext(t *testing.T) {
 		}
 	}
 	after := c.guard.Stats()
-	if runs, decisions := after.RedisCalls-before.RedisCalls, after.Decisions-before.Decisions; runs != 3 || decisions != 21 {
-		t.Errorf("%d decisions in %d runs; want 21 in 3", decisions, runs)
+	if runs, decisions := after.RedisCalls-before.RedisCalls, after.Decisions-before.Decisions; runs != 5 || decisions != 37 {
+		t.Errorf("%d decisions in %d runs; want 37 in 5", decisions, runs)
 	}
-	for i := range 5 {
-		if s := c.state(fmt.Sprint("user-", i)); s.User.Tokens != 100-4 || s.InFlight != 4 {
-			t.Errorf("user-%d has %d tokens and %d calls under way; want 96 and 4", i, s.User.Tokens, s.InFlight)
+	for i := range 6 {
+		if s := c.state(fmt.Sprint("user-", i)); s.User.Tokens != 100-6 || s.InFlight != 6 {
+			t.Errorf("user-%d has %d tokens and %d calls under way; want 94 and 6", i, s.User.Tokens, s.InFlight)
 		}
 	}
 }
@@ -277,7 +291,7 @@ func TestWhoseTurnDoesNotComeInTimeIsNotCharged(t *testing.T) {
 	first := c.ask(t.Context(), "first", 0)
 	c.held()
 	var errs []*error
-	for i := range 20 {
+	for i := range 7 {
 		errs = append(errs, c.ask(t.Context(), "a", i+1))
 	}
 	c.guard.SetQueueTime(-1)

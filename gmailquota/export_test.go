@@ -261,6 +261,9 @@ func (m *Model) HorizonUS(c Class) int64 { return m.plan.horizons[c] }
 // FlushReleases sends what waits to ride on a decision.
 func (g *Guard) FlushReleases(ctx context.Context) error { return g.releases.flush(ctx, false) }
 
+// FlushUrgent is what a timer does a second after an end that is to be told soon.
+func (g *Guard) FlushUrgent(ctx context.Context) error { return g.releases.flush(ctx, true) }
+
 // Opened makes the breaker as if Redis had just failed for d.
 func (g *Guard) Opened(d time.Duration) {
 	g.breaker.open, g.breaker.until = d, g.breaker.now().Add(d)

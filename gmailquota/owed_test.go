@@ -111,7 +111,7 @@ func TestEndsOfCallsOutliveABlip(t *testing.T) {
 				gr.Release()
 			}
 			for range 2 { // what a timer does each second
-				if err := o.guard.FlushReleases(ctx); err == nil {
+				if err := o.guard.FlushReleases(ctx); err == nil && !c.lost {
 					t.Fatal("Redis was told")
 				}
 				o.advance(c.lasts)
@@ -191,5 +191,39 @@ func TestAResetEndsWhatRedisWasNotTold(t *testing.T) {
 				mustAdmit(t, o.guard, "a").Release()
 			}
 		})
+	}
+}
+
+// Redis is not asked for the end of each lone call: it rides on the account's next decision, or lapses. Where so many are
+// under way that others may want the slots it is told within a second.
+func TestEndsAreToldAloneOnlyWhereSlotsAreScarce(t *testing.T) {
+	for calls, told := range map[int]bool{2: false, 3: true} { // of 10
+		o := newOutage(t)
+		ctx := context.Background()
+		var grants []*gmailquota.Grant
+		for range calls {
+			gr, err := o.guard.Acquire(ctx, gmailquota.Request{Account: "a", Method: "getProfile", Class: gmailquota.Realtime})
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants = append(grants, gr)
+		}
+		before := o.guard.Stats().RedisCalls
+		for _, gr := range grants {
+			gr.Release()
+		}
+		if err := o.guard.FlushUrgent(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if runs := o.guard.Stats().RedisCalls - before; told != (runs == 1) {
+			t.Errorf("%d calls: %d runs for their ends", calls, runs)
+		}
+		mustAdmit(t, o.guard, "a")
+		if s, err := o.guard.Snapshot(ctx, "a"); err != nil || s.InFlight != 1 {
+			t.Errorf("%d calls under way after the next decision (%v); want its own", s.InFlight, err)
+		}
+		if n := o.guard.Waiting(); n != 0 {
+			t.Errorf("%d accounts' ends are still to be told", n)
+		}
 	}
 }

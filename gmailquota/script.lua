@@ -13,7 +13,7 @@
 -- (a comparison costs a third), and making the functions anew in every run. So what is rarely not 0 is in groups, which
 -- are read and kept in fields only where they are there; what several requests have in common is read once; and the
 -- functions that a decision needs come first, those that it rarely needs are within others. The names in capitals are
--- replaced by their values before Redis sees this, see script.go.
+-- replaced by their values before Redis sees this, see script.go. It is one text, as Redis runs no other in the same step.
 local LEASE, IN_FLIGHT_RETRY, YOUNG = 10000000, 250000, 60000000
 local MINUTE, DAY, DAY_SHIFT = 60000000, 86400000000, 28800000000
 local STRIKE_BASE, STRIKE_MAX, STRIKE_MEMORY = 1000000, 300000000, 10000000
@@ -32,8 +32,9 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local sub, find, format, match = string.sub, string.find, string.format, string.match
-local capU, capP = tonumber(ARGV[2]), tonumber(ARGV[3])
-local margin, longest, dayUnits = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local capU, capP, slots = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
+local margin, longest, dayUnits = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0
+local thisEpoch = floor(now / EPOCH)
 
 -- What a state has where nothing else is in it.
 local rest = {__index = {e = 0, strikes = 0, rate = 0, rateAt = 0, ceiling = 0, cap = 0, capAt = 0, share1 = 0, share2 = 0,
@@ -155,8 +156,9 @@ local function saveProject(key, p)
   local pause, life = '', lasts(p) - now + margin
   if life < PROJECT_LIFE then life = PROJECT_LIFE end
   if p.e > 0 or p.rate > 0 then pause = format('%d %d %d %d %d', p.e, p.strikes, p.rate, p.rateAt, p.ceiling) end
-  redis.call('SET', key, format('2 %d %d %d %d %d %d %d|%s|%s|%s', p.full, p.born, p.epoch, p.users, p.previous, p.day,
-    p.used, pause, timesOf(p.share1, p.share2, p.share3), timesOf(p.line1, p.line2, p.line3)), 'PX', format('%d', ceil(life / 1000)))
+  redis.call('PSETEX', key, format('%d', ceil(life / 1000)), format('2 %d %d %d %d %d %d %d', p.full, p.born, p.epoch, p.users,
+    p.previous, p.day, p.used) .. '|' .. pause .. '|' .. timesOf(p.share1, p.share2, p.share3) .. '|'
+    .. timesOf(p.line1, p.line2, p.line3))
 end
 
 -- prune forgets calls that are over. u.last is the last record's time.
@@ -239,7 +241,7 @@ local function saveUser(key, u)
   local t, pause, parts = lasts(u), '', ''
   if u.cap > 0 then t = max(t, u.capAt + CAP_MEMORY) end
   if u.recs ~= '' and t < u.last + LEASE then t = u.last + LEASE end
-  local line = timesOf(u.line1, u.line2, u.line3)
+  local share, line = timesOf(u.share1, u.share2, u.share3), timesOf(u.line1, u.line2, u.line3)
   if line ~= '' then t = max(t, u.line1, u.line2, u.line3) end
   if t < now then t = now end
   if u.e > 0 or u.rate > 0 or u.cap > 0 then
@@ -248,8 +250,8 @@ local function saveUser(key, u)
   if u.fair > 0 or u.part1 > 0 or u.part2 > 0 or u.part3 > 0 then
     parts = format('%d %d %d %d', u.fair, u.part1, u.part2, u.part3)
   end
-  redis.call('SET', key, format('2 %d %d %d|%s|%s|%s|%s|', u.full, u.live, u.epoch, pause,
-    timesOf(u.share1, u.share2, u.share3), line, parts) .. u.recs, 'PX', format('%d', ceil((t - now + margin) / 1000)))
+  redis.call('PSETEX', key, format('%d', ceil((t - now + margin) / 1000)), format('2 %d %d %d', u.full, u.live, u.epoch)
+    .. '|' .. pause .. '|' .. share .. '|' .. line .. '|' .. parts .. '|' .. u.recs)
 end
 
 local function release(u, ids)
@@ -267,19 +269,17 @@ local function release(u, ids)
 end
 
 local function inFlightCap(u)
-  local configured = tonumber(ARGV[4])
-  if u.cap == 0 then return configured end
-  return min(configured, u.cap + floor(max(now - u.capAt, 0) / CAP_GROW))
+  if u.cap == 0 then return slots end
+  return min(slots, u.cap + floor(max(now - u.capAt, 0) / CAP_GROW))
 end
 
 local function seen(u, p)
-  local epoch = floor(now / EPOCH)
-  if u.epoch == epoch and p.epoch == epoch then return end
-  if p.epoch ~= epoch then
-    p.previous = p.epoch == epoch - 1 and p.users or 0
-    p.epoch, p.users = epoch, 0
+  if u.epoch == thisEpoch and p.epoch == thisEpoch then return end
+  if p.epoch ~= thisEpoch then
+    p.previous = p.epoch == thisEpoch - 1 and p.users or 0
+    p.epoch, p.users = thisEpoch, 0
   end
-  u.epoch, p.users = epoch, p.users + 1
+  u.epoch, p.users = thisEpoch, p.users + 1
   u.dirty, p.dirty = true, true
 end
 
@@ -355,7 +355,8 @@ local function decide(u, p, c)
   local full = (p.full > now and p.full or now) + costP
   local userWait = before + costU - now - (costU > capU and costU or capU)
   local projectWait = full - now - (costP > capP and costP or capP)
-  local wait, denies, turn, fair, byProject = max(userWait, projectWait, 0), 0, 0, 0, false
+  local wait, denies, turn, fair, byProject = 0, 0, 0, 0, false
+  if userWait > 0 or projectWait > 0 then wait = userWait > projectWait and userWait or projectWait end
   local active = projectWait > 0 and max(p.users, p.previous, 1)
   if wait > 0 or c.counts or u[c.line] > 0 or p[c.line] > 0 then
     local shareU, shareP, lineP = u[c.share], p[c.share], p[c.line]
@@ -371,8 +372,8 @@ local function decide(u, p, c)
     denies, byProject = max(userDenies, projectDenies, 0), projectDenies > userDenies
     turn = min(c.counts and c.from or u[c.line], u.full - floor(capU / 2)) - now
   end
-  local slots = inFlightCap(u)
-  local crowded = u.live > 0 and u.live + c.calls > slots
+  local most = inFlightCap(u)
+  local crowded = u.live > 0 and u.live + c.calls > most
   if denies > 0 or turn > 0 or crowded then
     return denial(u, p, c, byProject, wait, denies, turn, fair, crowded)
   end
@@ -393,7 +394,7 @@ local function decide(u, p, c)
   local usedBefore = p.used
   p.used = usedBefore + c.units
   local signs = usedBefore < dayUnits and p.used >= dayUnits and 1 or 0
-  if 4 * u.live > slots then signs = signs + 2 end
+  if 4 * u.live > most then signs = signs + 2 end
   return 0, wait, u.full, full, u.full - before, from, to, signs
 end
 
@@ -435,8 +436,8 @@ if ARGV[1] == 'acquire' then
   local users, kinds, answer, n, borns = {}, {}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, format(' %d %d ', p.born, p.born)
   for r = 8, #ARGV do
     local s = ARGV[r]
-    local k, id, what, ticket, holds, ended, told = match(s, '^(%d+) (%S+) ([^|]*)|([^|]*)|([^|]*)|([^|]*)|()')
-    k = k + 0
+    local k, id = sub(s, 1, 2) + 0, sub(s, 4, 15)
+    local what, ticket, holds, ended, told = match(s, '^([^|]*)|([^|]*)|([^|]*)|([^|]*)|()', 17)
     local u, c = users[k], kinds[what]
     if not u then
       u = loadUser(stored[k], p.born)
