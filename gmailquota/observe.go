@@ -80,8 +80,10 @@ type BucketState struct {
 type Snapshot struct {
 	User, Project BucketState
 	Day           Day
-	InFlight      int // calls reserved or under way, all processes together
-	InFlightCap   int // lower than configured for a while after a concurrency refusal
+	// InFlight is how many calls are reserved or under way, all processes together; up to a quarter of the cap may have ended
+	// in the last 10 s, see Grant.Release.
+	InFlight    int
+	InFlightCap int // lower than configured for a while after a concurrency refusal
 }
 
 // Day is what the project used of the day's units.
