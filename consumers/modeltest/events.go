@@ -126,7 +126,7 @@ func (w *world) toWorker(id string, e Event) error {
 		box.Heal()
 		return w.reconnect(id)
 	case "denials":
-		w.weather.set(func(w *weather) { w.deny = time.Now().Add(time.Duration(e.Size) * time.Second) })
+		w.weather.set(func(w *weather) { w.deny = time.Now().Add(time.Duration(3*e.Size) * time.Second) })
 	case "queue trouble":
 		w.queue.trouble(e.Size%30, e.Pick%30, time.Duration(e.Size)*200*time.Millisecond)
 	case "resync":
@@ -139,11 +139,11 @@ func (w *world) toWorker(id string, e Event) error {
 
 // resync is `gmailsync account resync`.
 func (w *world) resync(id string) error {
-	a, err := w.store.Account(w.ctx, id)
+	a, err := w.fixture.Store.Account(w.ctx, id)
 	if err != nil || a.State != consumers.Live {
 		return err
 	}
-	_, started, err := w.store.StartRun(w.ctx, id, consumers.RunResync, time.Now())
+	_, started, err := w.fixture.Store.StartRun(w.ctx, id, consumers.RunResync, time.Now())
 	if started {
 		w.book.ran(id)
 	}
@@ -152,12 +152,12 @@ func (w *world) resync(id string) error {
 
 // reconnect is `gmailsync account add` of an account that waits for somebody to act: it goes on where it was.
 func (w *world) reconnect(id string) error {
-	a, err := w.store.Account(w.ctx, id)
+	a, err := w.fixture.Store.Account(w.ctx, id)
 	if err != nil || a.State.Active() {
 		return err
 	}
 	state := consumers.Live
-	run, err := w.store.ActiveRun(w.ctx, id)
+	run, err := w.fixture.Store.ActiveRun(w.ctx, id)
 	switch {
 	case err == nil && run.Kind == consumers.RunResync:
 		state = consumers.Resyncing
@@ -166,7 +166,7 @@ func (w *world) reconnect(id string) error {
 	case !errors.Is(err, consumers.ErrNoRun):
 		return err
 	}
-	_, err = w.store.SetState(w.ctx, id, state, "")
+	_, err = w.fixture.Store.SetState(w.ctx, id, state, "")
 	return err
 }
 
@@ -174,7 +174,7 @@ func (w *world) reconnect(id string) error {
 // operator would.
 func (w *world) unfinished() error {
 	for id, box := range w.boxes {
-		a, err := w.store.Account(w.ctx, id)
+		a, err := w.fixture.Store.Account(w.ctx, id)
 		if err != nil {
 			return err
 		}
@@ -184,11 +184,11 @@ func (w *world) unfinished() error {
 				return err
 			}
 		}
-		fetches, err := w.store.DueFetches(w.ctx, id, time.Now().Add(24*time.Hour), 10)
+		fetches, err := w.fixture.Store.DueFetches(w.ctx, id, time.Now().Add(24*time.Hour), 10)
 		if err != nil {
 			return err
 		}
-		_, err = w.store.ActiveRun(w.ctx, id)
+		_, err = w.fixture.Store.ActiveRun(w.ctx, id)
 		if !errors.Is(err, consumers.ErrNoRun) {
 			return fmt.Errorf("%s: a run is still active: %w", id, err)
 		}

@@ -147,7 +147,7 @@ func call[T any](ctx context.Context, m *mailbox, op, id string, ask func() (T, 
 		return none, errDead
 	}
 	if fault && err == nil { // Gmail has answered, and the answer does not arrive whole
-		return none, &consumers.MailboxError{Op: op, Fault: consumers.Passing, Status: 200, Reason: "unexpected end of JSON input"}
+		return none, &consumers.MailboxError{Op: op, Fault: consumers.Passing, Status: 200, Reason: "cut JSON"}
 	}
 	return answer, err
 }
@@ -209,7 +209,9 @@ func (m *mailbox) Labels(ctx context.Context) ([]consumers.Label, error) {
 
 // ListThreads implements consumers.Mailbox.
 func (m *mailbox) ListThreads(ctx context.Context, token string) (consumers.ThreadPage, error) {
-	return call(ctx, m, consumertest.OpListThreads, token, func() (consumers.ThreadPage, error) { return m.box.ListThreads(ctx, token) })
+	return call(ctx, m, consumertest.OpListThreads, token, func() (consumers.ThreadPage, error) {
+		return m.box.ListThreads(ctx, token)
+	})
 }
 
 // GetThread implements consumers.Mailbox.
@@ -232,5 +234,7 @@ func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message,
 
 // History implements consumers.Mailbox.
 func (m *mailbox) History(ctx context.Context, start consumers.HistoryID, token string) (consumers.HistoryPage, error) {
-	return call(ctx, m, consumertest.OpHistory, start.String()+token, func() (consumers.HistoryPage, error) { return m.box.History(ctx, start, token) })
+	return call(ctx, m, consumertest.OpHistory, start.String()+token, func() (consumers.HistoryPage, error) {
+		return m.box.History(ctx, start, token)
+	})
 }

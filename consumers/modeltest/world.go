@@ -22,6 +22,8 @@ const (
 	pollInterval = time.Minute
 	sweepAfter   = time.Minute
 	maxPark      = 20 * time.Second
+	// maxAttempts is as few as a thread cannot fail by chance: about one in a million, with ten percent of faults.
+	maxAttempts = 6
 )
 
 // world is a sequence under way: mailboxes, the store under test, and workers over them.
@@ -29,7 +31,7 @@ type world struct {
 	Sequence
 	ctx     context.Context
 	fixture consumertest.Fixture
-	store   consumers.Store // the fixture's, planted with a fault where the model is tested
+	plant   Plant
 	ids     []string
 	boxes   consumertest.Mailboxes
 	weather *weather
@@ -47,9 +49,11 @@ type worker struct {
 	sweeper *consumers.Sweeper
 }
 
-func newWorld(t *testing.T, fixture consumertest.Fixture, plant func(consumers.Store) consumers.Store, s Sequence) (*world, error) {
-	w := &world{Sequence: s, ctx: t.Context(), fixture: fixture, store: plant(fixture.Store), boxes: consumertest.Mailboxes{}, book: newBook(),
-		weather: &weather{seed: s.Seed, gmail: s.Gmail, store: s.Store, asked: map[string]uint64{}}}
+func newWorld(t *testing.T, fixture consumertest.Fixture, plant Plant, s Sequence) (*world, error) {
+	w := &world{
+		Sequence: s, ctx: t.Context(), fixture: fixture, plant: plant, boxes: consumertest.Mailboxes{}, book: newBook(),
+		weather: &weather{seed: s.Seed, gmail: s.Gmail, store: s.Store, asked: map[string]uint64{}},
+	}
 	w.queue = newQueue(w.weather, s.Embedded)
 	for i, n := range s.Threads {
 		id := fmt.Sprintf("account-%d", i)
@@ -72,12 +76,19 @@ func newWorld(t *testing.T, fixture consumertest.Fixture, plant func(consumers.S
 // start starts a worker. Where the queue lives in the process, all open work is due then.
 func (w *world) start() error {
 	p := &process{weather: w.weather, book: w.book}
-	port := store{w.store, p}
-	base := consumers.Base{Mailboxes: mailboxes{w.boxes, p}, Store: port, Queue: publisher{w.queue, p}, Log: zap.NewNop(), SweepAfter: sweepAfter}
+	var port consumers.Store = store{w.fixture.Store, p}
+	if w.plant.Store != nil {
+		port = w.plant.Store(port)
+	}
+	var boxes consumers.Mailboxes = mailboxes{w.boxes, p}
+	if w.plant.Mailboxes != nil {
+		boxes = w.plant.Mailboxes(boxes)
+	}
+	base := consumers.Base{Mailboxes: boxes, Store: port, Queue: publisher{w.queue, p}, Log: zap.NewNop(), SweepAfter: sweepAfter}
 	handlers := map[consumers.Kind]consumers.Handler{
 		consumers.InitialSync: initialsync.New(base, initialsync.Config{BatchSize: 3, Window: 2}),
-		consumers.ThreadBatch: threadbatch.New(base, threadbatch.Config{Window: 2, MaxAttempts: 20}),
-		consumers.History:     history.New(base, history.Config{PollInterval: pollInterval, MaxAttempts: 20}),
+		consumers.ThreadBatch: threadbatch.New(base, threadbatch.Config{Window: 2, MaxAttempts: maxAttempts}),
+		consumers.History:     history.New(base, history.Config{PollInterval: pollInterval, MaxAttempts: maxAttempts}),
 	}
 	wk := &worker{p: p, runners: map[consumers.Kind]*consumers.Runner{}}
 	for kind, h := range handlers {
