@@ -66,7 +66,8 @@ func (b *book) check(workers int, changes func(account, thread string) int) erro
 		}
 		lost := n - min(n, b.stores[th])
 		if n > reasons*workers+lost {
-			return fmt.Errorf("%s of %s: fetched %d times, explained are %d and %d that were lost", th.op, th.id, n, reasons*workers, lost)
+			return fmt.Errorf("%s of %s: fetched %d times, explained are %d and %d that were lost",
+				th.op, th.id, n, reasons*workers, lost)
 		}
 	}
 	return nil

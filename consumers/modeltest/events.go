@@ -121,7 +121,8 @@ func (w *world) toWorker(id string, e Event) error {
 		box.ExpireHistory()
 		w.expired++
 	case "revoke":
-		box.Inject(consumertest.Fault{Err: &consumers.MailboxError{Fault: consumers.AccountFault, State: consumers.Reauth, Reason: "invalid_grant"}})
+		revoked := &consumers.MailboxError{Fault: consumers.AccountFault, State: consumers.Reauth, Reason: "invalid_grant"}
+		box.Inject(consumertest.Fault{Err: revoked})
 	case "reconnect":
 		box.Heal()
 		return w.reconnect(id)
@@ -193,7 +194,8 @@ func (w *world) unfinished() error {
 			return fmt.Errorf("%s: a run is still active: %w", id, err)
 		}
 		if a.State != consumers.Live || a.Cursor != box.HistoryID() || len(fetches) > 0 {
-			return fmt.Errorf("%s is %s (%s), cursor %d of %d, %d fetches open", id, a.State, a.Reason, a.Cursor, box.HistoryID(), len(fetches))
+			return fmt.Errorf("%s is %s (%s), cursor %d of %d, %d fetches open",
+				id, a.State, a.Reason, a.Cursor, box.HistoryID(), len(fetches))
 		}
 	}
 	return nil

@@ -24,4 +24,4 @@ func inMemory(*testing.T) (consumertest.Fixture, func()) {
 }
 
 // Whatever happens to mailboxes and workers, in the end each mirror is its mailbox.
-func TestMirrorIsTheMailboxAfterAnySequence(t *testing.T) { Check(t, 300, inMemory) }
+func TestMirrorIsTheMailboxAfterAnySequence(t *testing.T) { Check(t, 500, inMemory) }

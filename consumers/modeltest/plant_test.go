@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 // found wants the model to find a planted fault soon.
 func found(t *testing.T, plant Plant) {
 	t.Helper()
-	n, err := FoundAfter(t, 300, inMemory, plant)
+	n, err := FoundAfter(t, 3000, inMemory, plant)
 	if n == 0 {
 		t.Fatal("the model did not find the planted fault")
 	}
@@ -95,7 +94,7 @@ func (s hasty) deleteAbsent(ctx context.Context, page consumers.ThreadPage) erro
 	}
 	for _, id := range []string{"account-0", "account-1"} {
 		run, err := s.ActiveRun(ctx, id)
-		if errors.Is(err, consumers.ErrNoRun) || errors.Is(err, consumers.ErrNoAccount) || err == nil && run.Kind != consumers.RunResync {
+		if consumers.Removed(err) || err == nil && run.Kind != consumers.RunResync {
 			continue
 		}
 		if err != nil {

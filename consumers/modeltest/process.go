@@ -25,16 +25,18 @@ type process struct {
 	book    *book
 
 	mu   sync.Mutex
-	n    int // steps so far
-	at   int // dies at this step; 0: never
+	n    int             // steps so far
+	saw  map[string]bool // the steps' names
+	at   int             // dies at this step; 0: never
 	dead bool
 }
 
-// step is one point at which the process may die.
-func (p *process) step() error {
+// step is one point at which the process may die: before or after what is named.
+func (p *process) step(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.n++
+	p.saw[name] = true
 	if p.n == p.at {
 		p.dead = true
 	}
@@ -49,6 +51,13 @@ func (p *process) dieIn(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at = p.n + n
+}
+
+// steps returns how many steps there were.
+func (p *process) steps() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
 }
 
 func (p *process) died() bool {
@@ -127,7 +136,7 @@ type mailbox struct {
 func call[T any](ctx context.Context, m *mailbox, op, id string, ask func() (T, error)) (T, error) {
 	var none T
 	dice := m.p.weather.roll(m.account + op + id)
-	if err := m.p.step(); err != nil {
+	if err := m.p.step("before " + op); err != nil {
 		return none, err
 	}
 	if wait := m.p.weather.denied(); wait > 0 {
@@ -143,7 +152,7 @@ func call[T any](ctx context.Context, m *mailbox, op, id string, ask func() (T, 
 		}
 	}
 	answer, err := ask()
-	if m.p.step() != nil {
+	if m.p.step("after "+op) != nil {
 		return none, errDead
 	}
 	if fault && err == nil { // Gmail has answered, and the answer does not arrive whole

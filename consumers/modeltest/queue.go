@@ -43,13 +43,16 @@ type publisher struct {
 
 // Publish implements consumers.Queue.
 func (q publisher) Publish(_ context.Context, jobs ...consumers.Job) error {
-	if err := q.p.step(); err != nil {
+	if len(jobs) == 0 {
+		return nil
+	}
+	if err := q.p.step("before publish " + string(jobs[0].Kind)); err != nil {
 		return err
 	}
 	for _, j := range jobs {
 		q.send(j)
 	}
-	return q.p.step()
+	return q.p.step("after publish " + string(jobs[0].Kind))
 }
 
 // send takes a job in.
@@ -94,7 +97,7 @@ func (q *queue) deliver(m *message) {
 }
 
 func (q *queue) ack(w *worker, m *message) {
-	if w.p.step() != nil {
+	if w.p.step("before ack "+string(m.job.Kind)) != nil {
 		return
 	}
 	q.mu.Lock()
@@ -103,7 +106,7 @@ func (q *queue) ack(w *worker, m *message) {
 		delete(q.timers, m)
 	}
 	q.mu.Unlock()
-	_ = w.p.step()
+	_ = w.p.step("after ack " + string(m.job.Kind))
 }
 
 func (q *queue) nack(w *worker, m *message) {

@@ -17,6 +17,7 @@ type Sequence struct {
 	Embedded bool   // the queue lives in the process and is lost with it
 	Second   bool   // a second worker is up from the start
 	Gmail    int    // percent of Gmail's calls that fail
+	DieAt    int    // the step at which the first worker dies; 0: at none
 	Store    int    // percent of the store's calls that fail
 	Events   []Event
 }
@@ -38,7 +39,8 @@ var (
 		"delete", "batch delete", "spam", "import", "flash",
 	}
 	workerEvents = []string{
-		"kill", "kill", "kill", "restart", "second worker", "expire history", "revoke", "reconnect", "denials", "queue trouble", "resync",
+		"kill", "kill", "kill", "restart", "second worker", "expire history", "revoke", "reconnect", "denials",
+		"queue trouble", "resync",
 	}
 	pushes = []string{"once", "once", "twice", "lost", "late"}
 )

@@ -21,14 +21,14 @@ func commit[T any](s store, method string, do func() (T, error)) (T, error) {
 	dice := s.p.weather.roll(method)
 	fault := dice.IntN(100) < s.p.weather.percent(&s.p.weather.store)
 	late := dice.IntN(2) == 0
-	if err := s.p.step(); err != nil {
+	if err := s.p.step("before " + method); err != nil {
 		return none, err
 	}
 	if fault && !late {
 		return none, errStore
 	}
 	v, err := do()
-	if s.p.step() != nil {
+	if s.p.step("after "+method) != nil {
 		return none, errDead
 	}
 	if fault {
@@ -69,7 +69,9 @@ func (s store) SaveLabels(ctx context.Context, account string, labels []consumer
 }
 
 // StartRun implements consumers.Store.
-func (s store) StartRun(ctx context.Context, account string, kind consumers.RunKind, now time.Time) (consumers.Run, bool, error) {
+func (s store) StartRun(
+	ctx context.Context, account string, kind consumers.RunKind, now time.Time,
+) (consumers.Run, bool, error) {
 	v, err := commit(s, "StartRun", func() (pair[consumers.Run, bool], error) {
 		a, b, err := s.to.StartRun(ctx, account, kind, now)
 		if b && err == nil {
@@ -120,7 +122,7 @@ func (s store) Batch(ctx context.Context, account string, batch int64) (consumer
 }
 
 // SaveThread implements consumers.Store.
-func (s store) SaveThread(ctx context.Context, b consumers.Batch, t consumers.Thread, now time.Time) (complete bool, err error) {
+func (s store) SaveThread(ctx context.Context, b consumers.Batch, t consumers.Thread, now time.Time) (bool, error) {
 	return commit(s, "SaveThread", func() (bool, error) {
 		ok, err := s.to.SaveThread(ctx, b, t, now)
 		if err == nil {
@@ -141,8 +143,12 @@ func (s store) ThreadGone(ctx context.Context, b consumers.Batch, threadID strin
 }
 
 // ThreadFailed implements consumers.Store.
-func (s store) ThreadFailed(ctx context.Context, b consumers.Batch, threadID string, cause string, maxAttempts int, now time.Time) (bool, error) {
-	return commit(s, "ThreadFailed", func() (bool, error) { return s.to.ThreadFailed(ctx, b, threadID, cause, maxAttempts, now) })
+func (s store) ThreadFailed(
+	ctx context.Context, b consumers.Batch, threadID string, cause string, maxAttempts int, now time.Time,
+) (bool, error) {
+	return commit(s, "ThreadFailed", func() (bool, error) {
+		return s.to.ThreadFailed(ctx, b, threadID, cause, maxAttempts, now)
+	})
 }
 
 // FinishBatch implements consumers.Store.

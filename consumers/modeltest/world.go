@@ -75,7 +75,7 @@ func newWorld(t *testing.T, fixture consumertest.Fixture, plant Plant, s Sequenc
 
 // start starts a worker. Where the queue lives in the process, all open work is due then.
 func (w *world) start() error {
-	p := &process{weather: w.weather, book: w.book}
+	p := &process{weather: w.weather, book: w.book, saw: map[string]bool{}}
 	var port consumers.Store = store{w.fixture.Store, p}
 	if w.plant.Store != nil {
 		port = w.plant.Store(port)
@@ -84,7 +84,9 @@ func (w *world) start() error {
 	if w.plant.Mailboxes != nil {
 		boxes = w.plant.Mailboxes(boxes)
 	}
-	base := consumers.Base{Mailboxes: boxes, Store: port, Queue: publisher{w.queue, p}, Log: zap.NewNop(), SweepAfter: sweepAfter}
+	base := consumers.Base{
+		Mailboxes: boxes, Store: port, Queue: publisher{w.queue, p}, Log: zap.NewNop(), SweepAfter: sweepAfter,
+	}
 	handlers := map[consumers.Kind]consumers.Handler{
 		consumers.InitialSync: initialsync.New(base, initialsync.Config{BatchSize: 3, Window: 2}),
 		consumers.ThreadBatch: threadbatch.New(base, threadbatch.Config{Window: 2, MaxAttempts: maxAttempts}),
@@ -151,12 +153,14 @@ func (w *world) pass(d time.Duration) error {
 	return w.bury()
 }
 
-// run lets the sequence happen, the weather clear up, and everything come to rest; then the mirrors must be right.
-func (w *world) run() error {
+// run lets the sequence happen, the weather clear up, and everything come to rest, which it tells; then the mirrors must be
+// right.
+func (w *world) run(rested func(*world)) error {
 	if err := w.start(); err != nil {
 		return err
 	}
 	defer w.end()
+	w.workers[0].p.dieIn(w.DieAt)
 	if w.Second {
 		if err := w.start(); err != nil {
 			return err
@@ -173,7 +177,9 @@ func (w *world) run() error {
 	w.weather.set(func(w *weather) { w.calm = true })
 	w.queue.trouble(0, 0, 0)
 	for _, wk := range w.workers {
-		wk.p.dieIn(0)
+		if w.DieAt == 0 {
+			wk.p.dieIn(0)
+		}
 	}
 	for id, box := range w.boxes {
 		box.Heal()
@@ -181,7 +187,7 @@ func (w *world) run() error {
 			return err
 		}
 	}
-	return w.settle()
+	return w.settle(rested)
 }
 
 func (w *world) end() {
@@ -193,7 +199,7 @@ func (w *world) end() {
 }
 
 // settle waits until nothing is left to do, and a while longer, and holds the end against the model.
-func (w *world) settle() error {
+func (w *world) settle(rested func(*world)) error {
 	var left error
 	for range 200 {
 		if err := w.pass(10 * time.Second); err != nil {
@@ -206,6 +212,7 @@ func (w *world) settle() error {
 	if left != nil {
 		return fmt.Errorf("never came to rest: %w", left)
 	}
+	rested(w)
 	if err := w.pass(2 * sweepAfter); err != nil {
 		return err
 	}
