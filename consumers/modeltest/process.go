@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,11 +55,11 @@ func (p *process) dieIn(n int) {
 	p.at = p.n + n
 }
 
-// steps returns how many steps there were.
-func (p *process) steps() int {
+// steps returns how many steps there were, and the names of all of them.
+func (p *process) steps() (n int, names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.n
+	return p.n, slices.Sorted(maps.Keys(p.saw))
 }
 
 func (p *process) died() bool {

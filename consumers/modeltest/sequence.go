@@ -46,16 +46,12 @@ var (
 )
 
 func (s Sequence) String() string {
-	var b strings.Builder
 	events := s.Events
-	s.Events = nil
-	fmt.Fprintf(&b, "%+v\n", struct {
-		Seed                    uint64
-		Threads                 []int
-		Page                    int
-		OldIDs, Embedded, Sec   bool
-		GmailFaults, StoreFault int
-	}{s.Seed, s.Threads, s.Page, s.OldIDs, s.Embedded, s.Second, s.Gmail, s.Store})
+	head := s
+	head.Events = nil
+	type plain Sequence // without this method
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v\n", plain(head))
 	for i, e := range events {
 		fmt.Fprintf(&b, "%3d %+v\n", i, e)
 	}

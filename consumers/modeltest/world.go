@@ -148,7 +148,9 @@ func (w *world) bury() error {
 
 // pass lets d go by.
 func (w *world) pass(d time.Duration) error {
-	time.Sleep(d)
+	if err := sleep(w.ctx, d); err != nil {
+		return err
+	}
 	synctest.Wait()
 	return w.bury()
 }
