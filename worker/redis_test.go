@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -136,4 +138,29 @@ func (r *rig) callsPass() bool {
 		r.Fatal(err)
 	}
 	return away == nil
+}
+
+// alicebob/miniredis#48: TIME and the expiry of keys are two clocks in miniredis, so a test that moves one of them passes for
+// reasons that are not real. The tests' clock moves both.
+func TestTheTestsClockMovesBothOfMiniredis(t *testing.T) {
+	mini := miniredis.RunT(t)
+	start := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	clock := quotatest.NewClock(mini, start)
+	rdb := quotatest.Client(t, mini.Addr())
+	if err := rdb.Set(t.Context(), "key", 1, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		by   time.Duration
+		left int64
+	}{{59 * time.Second, 1}, {time.Second, 0}} {
+		clock.Advance(step.by)
+		now, err := rdb.Time(t.Context()).Result()
+		if err != nil || !now.Equal(clock.Now()) {
+			t.Errorf("TIME is %v, %v; want %v", now, err, clock.Now())
+		}
+		if left, err := rdb.Exists(t.Context(), "key").Result(); err != nil || left != step.left {
+			t.Errorf("after %v: %d keys, %v; want %d", clock.Now().Sub(start), left, err, step.left)
+		}
+	}
 }

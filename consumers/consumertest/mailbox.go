@@ -50,6 +50,7 @@ type Mailbox struct {
 	history  consumers.HistoryID
 	floor    consumers.HistoryID // oldest start that history.list still answers
 	nextID   uint64
+	imported uint64 // messages that came by Import
 	messages map[string]consumers.Message
 	threads  map[string]*boxThread
 	records  []consumers.Change
@@ -62,10 +63,13 @@ type boxThread struct {
 	order   uint64 // of its newest message
 }
 
+// firstID is where message ids begin; what Import brings stands before it in the order of threads.
+const firstID = 0x1000
+
 // NewMailbox returns an empty mailbox whose history id is 1000.
 func NewMailbox(address string) *Mailbox {
 	return &Mailbox{
-		Address: address, PageSize: 100, history: 1000, floor: 1, nextID: 0x1000,
+		Address: address, PageSize: 100, history: 1000, floor: 1, nextID: firstID,
 		messages: map[string]consumers.Message{}, threads: map[string]*boxThread{}, calls: map[[2]string]int{},
 	}
 }
@@ -75,6 +79,10 @@ func NewMailbox(address string) *Mailbox {
 func (m *Mailbox) Add(msg consumers.Message) consumers.Message {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.add(msg)
+}
+
+func (m *Mailbox) add(msg consumers.Message) consumers.Message {
 	m.nextID++
 	m.history++
 	if msg.ID == "" {
@@ -126,11 +134,19 @@ func (m *Mailbox) Relabel(id string, add, remove []string) consumers.HistoryID {
 func (m *Mailbox) Delete(id string) consumers.HistoryID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, ok := m.messages[id]; ok {
+		m.history++
+		m.remove(id)
+	}
+	return m.history
+}
+
+// remove deletes a message, as part of the current history record.
+func (m *Mailbox) remove(id string) {
 	msg, ok := m.messages[id]
 	if !ok {
-		return m.history
+		return
 	}
-	m.history++
 	delete(m.messages, id)
 	m.record(consumers.MessageDeleted, msg, nil)
 	th := m.threads[msg.ThreadID]
@@ -144,7 +160,38 @@ func (m *Mailbox) Delete(id string) consumers.HistoryID {
 	if len(m.inThread(msg.ThreadID)) == 0 {
 		delete(m.threads, msg.ThreadID)
 	}
-	return m.history
+}
+
+// Import puts a message into the mailbox as Add does, but its thread is the oldest of all: a listing that is under way
+// shows it last.
+func (m *Mailbox) Import(msg consumers.Message) consumers.Message {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	msg = m.add(msg)
+	m.imported++
+	m.threads[msg.ThreadID].order = firstID - m.imported
+	return msg
+}
+
+// Replace is what editing or sending a draft does: in one history record the message goes and another one of its thread
+// comes.
+func (m *Mailbox) Replace(id string, labels []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old, ok := m.messages[id]; ok {
+		m.add(consumers.Message{ThreadID: old.ThreadID, Labels: labels})
+		m.remove(id)
+	}
+}
+
+// DeleteAll deletes messages for good in one history record.
+func (m *Mailbox) DeleteAll(ids ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.history++
+	for _, id := range ids {
+		m.remove(id)
+	}
 }
 
 func (m *Mailbox) record(kind consumers.ChangeKind, msg consumers.Message, labels []string) {
@@ -172,6 +219,19 @@ func (m *Mailbox) Live() []consumers.Message {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sorted(func(consumers.Message) bool { return true })
+}
+
+// Changes counts the history's changes of a thread, since the mailbox was made.
+func (m *Mailbox) Changes(thread string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, c := range m.records {
+		if c.ThreadID == thread {
+			n++
+		}
+	}
+	return n
 }
 
 func (m *Mailbox) inThread(id string) []consumers.Message {

@@ -62,6 +62,9 @@ func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped erro
 					return i, away
 				}
 			}
+			if it.needs[0].held {
+				return i, err
+			}
 			for _, n := range it.needs {
 				f.failed(n, err)
 			}

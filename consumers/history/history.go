@@ -4,7 +4,7 @@
 // What each event costs in units (price list 2026-05), beside the 2 of history.list for a page:
 //
 //	label change, trash, untrash, deletion of a stored message    0
-//	message added and deleted within one page                     0
+//	message added and deleted within one page                     0, or 40 if its thread is not stored whole
 //	one new message in a thread that is stored, or that it opens 20  messages.get
 //	two or more new messages in a thread                         40  threads.get
 //	change in a thread that is not stored whole                  40  threads.get

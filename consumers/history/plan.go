@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gmailsync/gmailsync/consumers"
 )
@@ -14,6 +15,7 @@ type need struct {
 	attempts  int                 // failed ones so far
 	added     bool                // the record added it: it is new in its thread
 	index     int                 // of the change that asks for it
+	held      bool                // no retry list keeps it, as the same page deletes the message: its page has to wait
 }
 
 // item is one fetch: a message, or a whole thread where that is needed or costs no more.
@@ -27,14 +29,50 @@ type item struct {
 // plan tells what a page asks to be fetched, in the order of its changes.
 func (p *pass) plan(ctx context.Context, changes []consumers.Change) ([]item, error) {
 	needs, err := p.needs(ctx, changes)
-	if err != nil || len(needs) == 0 {
-		return nil, err
-	}
-	threads, err := p.Store.Threads(ctx, p.acct.ID, threadIDs(needs))
 	if err != nil {
 		return nil, err
 	}
-	return group(withoutRuns(needs, threads), threads), nil
+	passed := passedBy(changes, needs)
+	if len(needs)+len(passed) == 0 {
+		return nil, nil
+	}
+	threads, err := p.Store.Threads(ctx, p.acct.ID, threadIDs(append(passed, needs...)))
+	if err != nil {
+		return nil, err
+	}
+	passed = keep(passed, func(n need) bool { t := threads[n.threadID]; return !t.Complete && !t.Open })
+	items := group(append(withoutRuns(needs, threads), passed...), threads)
+	slices.SortFunc(items, func(x, y item) int { return x.index - y.index })
+	return items, nil
+}
+
+// passedBy are the threads, each as the need for its first message, to which a message was added that is deleted again. It
+// needs no fetch, but if that was while a run listed the mailbox, it had put its thread in front of what was still to be
+// listed: a thread with older messages that the listing has missed, and that nothing else names. A thread that begins on
+// this page has none.
+func passedBy(changes []consumers.Change, needs []need) []need {
+	gone, named := map[string]bool{}, map[string]bool{}
+	for _, id := range deleted(changes) {
+		gone[id] = true
+	}
+	for _, n := range needs {
+		named[n.threadID] = true
+	}
+	var passed []need
+	for i, c := range changes {
+		if c.Kind != consumers.MessageAdded || named[c.ThreadID] {
+			continue
+		}
+		if begins := c.MessageID == c.ThreadID; begins || gone[c.MessageID] {
+			named[c.ThreadID] = true
+			if !begins {
+				passed = append(passed, need{
+					messageID: c.ThreadID, threadID: c.ThreadID, historyID: c.HistoryID, index: i, held: gone[c.ThreadID],
+				})
+			}
+		}
+	}
+	return passed
 }
 
 // needs are the messages that the changes name and that are neither stored nor deleted by a later change. Each is named

@@ -184,6 +184,36 @@ func TestMessagesThatAreGivenBackComeAgain(t *testing.T) {
 	}
 }
 
+// P07: googleapis/google-cloud-dotnet#11793: with an ordering key, a message that is given back again and again blocks those
+// behind it. Jobs have none.
+func TestAJobThatIsGivenBackBlocksNoOtherOfItsAccount(t *testing.T) {
+	b := embedded(t)
+	ch, _ := receive(t, b, consumers.ThreadBatch)
+	publish := func(batch int64) {
+		t.Helper()
+		if err := b.Publish(t.Context(), consumers.Job{Kind: consumers.ThreadBatch, Account: "a", Run: "r", Batch: batch}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(1)
+	var first received
+	for range 5 {
+		first = next(t, ch)
+		first.nack()
+	}
+	publish(2)
+	for r := next(t, ch); ; r = next(t, ch) {
+		if r.data != first.data {
+			r.ack()
+			break
+		}
+		r.nack()
+	}
+	if b.subscription(consumers.ThreadBatch).GetEnableMessageOrdering() {
+		t.Error("the subscription orders its messages")
+	}
+}
+
 // P08: googleapis/google-cloud-go#1074, googleapis/google-cloud-go#712: limits are set on purpose.
 func TestFlowControlIsBounded(t *testing.T) {
 	b := open(t, Config{Endpoint: Embedded, Project: "p", Prefix: "t", Outstanding: 42})

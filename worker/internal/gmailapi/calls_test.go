@@ -3,10 +3,14 @@ package gmailapi
 import (
 	"bytes"
 	"errors"
+	"net/http"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,6 +134,47 @@ func TestHistoryTellsEachKindOfChange(t *testing.T) {
 		t.Errorf("an expired history id: %v", err)
 	}
 	r.requireCharged()
+}
+
+// queries keeps the queries of the listings that pass.
+type queries struct {
+	mu   sync.Mutex
+	seen map[string]url.Values // by the last element of the path
+}
+
+func (q *queries) RoundTrip(r *http.Request) (*http.Response, error) {
+	q.mu.Lock()
+	q.seen[path.Base(r.URL.Path)] = r.URL.Query()
+	q.mu.Unlock()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// rtCamp/frappe-gmail-thread#28: the label that history was filtered by was deleted, and its 404 taken for an expired cursor;
+// twentyhq/twenty#22889: history was filtered in another way than the import. Here neither is filtered.
+func TestHistoryAndListingsAreNotFiltered(t *testing.T) {
+	r := newRig(t, gmailsim.Config{})
+	q := &queries{seen: map[string]url.Values{}}
+	client := r.newClient(Config{Endpoint: r.grants.endpoint, Tokens: r.grants, Base: q})
+	box, err := client.Mailbox(t.Context(), account, gmailquota.Realtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.ListThreads(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.History(t.Context(), consumers.HistoryID(r.sim.HistoryID(ann)), ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{"threads", "history"} {
+		if q.seen[call] == nil {
+			t.Errorf("no call of %s was seen", call)
+		}
+		for _, filter := range []string{"labelId", "labelIds", "historyTypes", "q"} {
+			if q.seen[call].Has(filter) {
+				t.Errorf("%s is filtered by %s", call, filter)
+			}
+		}
+	}
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -40,14 +40,7 @@ func (s *Store) live(ctx context.Context, account string) ([]consumers.Message, 
 
 func TestStoreKeepsTheContract(t *testing.T) {
 	consumertest.StoreSuite(t, func(t *testing.T) consumertest.Fixture {
-		s := openStore(t)
-		return consumertest.Fixture{
-			Store: s,
-			AddAccount: func(ctx context.Context, id, address string) error {
-				return s.AddAccount(ctx, consumers.Account{ID: id, Address: address}, consumers.Sealed{})
-			},
-			Live: s.live, Labels: s.Labels, DeadLetters: s.DeadLetters,
-		}
+		return fixtureOf(openStore(t))
 	})
 }
 
