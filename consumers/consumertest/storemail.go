@@ -77,6 +77,7 @@ func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 		return false
 	}
 	th.complete, th.snapshot = true, max(th.snapshot, snapshot.HistoryID)
+	a.dropThreadLetters(snapshot.ID)
 	return true
 }
 
@@ -301,6 +302,7 @@ func (a *account) writeWants(step consumers.HistoryStep, marks map[string]*mark,
 	for _, th := range a.threads {
 		a.dropWants(th)
 	}
+	a.dropMessageLetters()
 }
 
 // wantMessage notes that history named a message that is not stored, unless a newer snapshot came without it.

@@ -261,6 +261,7 @@ func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID stri
 				a.delete(threadID, m.ID, m.HistoryID)
 			}
 		}
+		a.dropThreadLetters(threadID)
 		r.settle(threadID, "gone")
 		return nil
 	})
@@ -312,9 +313,6 @@ func (s *Store) FinishRun(ctx context.Context, runID string, now time.Time) (boo
 		r.threads, r.batches = map[string]*runThread{}, map[int64]*batch{}
 		if a.State.Active() {
 			a.State, a.Reason, a.due = consumers.Live, "", now
-			if n := r.Progress.Failed; n > 0 {
-				a.Reason = fmt.Sprintf("incomplete: %d", n)
-			}
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +13,17 @@ import (
 )
 
 const accountColumns = `SELECT id, address, state, reason, cursor_history_id, watch_expires, history_at,
-	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id) FROM accounts`
+	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id),
+	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id AND d.thread_id <> '') FROM accounts`
 
 func scanAccount(scan func(...any) error) (consumers.Account, error) {
 	var a consumers.Account
 	var expires, historyAt int64
-	err := scan(&a.ID, &a.Address, &a.State, &a.Reason, hist(&a.Cursor), &expires, &historyAt, &a.Failed)
+	var missing int
+	err := scan(&a.ID, &a.Address, &a.State, &a.Reason, hist(&a.Cursor), &expires, &historyAt, &a.Failed, &missing)
+	if a.State.Active() && missing > 0 {
+		a.Reason = fmt.Sprintf("incomplete: %d", missing)
+	}
 	a.WatchExpires, a.HistoryAt = mailstore.Time(expires), mailstore.Time(historyAt)
 	return a, err
 }

@@ -361,7 +361,10 @@ func (a *applying) writeWants() error {
 			return err
 		}
 	}
-	return a.dropWants(a.account)
+	if err := a.dropWants(a.account); err != nil {
+		return err
+	}
+	return a.dropMessageLetters(a.account)
 }
 
 // dropFetches takes off the retry list what was fetched, and what turned out to be stored or deleted.
