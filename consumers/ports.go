@@ -56,6 +56,7 @@ type Account struct {
 	Cursor       HistoryID
 	WatchExpires time.Time // zero: no watch
 	HistoryAt    time.Time // when history was last brought up to date
+	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account is reconnected
 	Failed       int       // dead letters
 }
 
@@ -126,7 +127,7 @@ type HistoryStep struct {
 	Gone     []string  // message ids that stayed 404: stored as deleted
 	Retry    []Fetch   // fetches that failed: written to the retry list
 	Fetched  []string  // message ids to take off the retry list
-	Cursor   HistoryID // moves the cursor if greater; an account without one waits for its run's baseline
+	Cursor   HistoryID // moves the cursor if greater, which ends the memory of the last resync; an account without one waits for its run's baseline
 }
 
 // DeadLetter is work that was given up, with its cause.
@@ -202,7 +203,7 @@ type Store interface {
 	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error
 	// DueFetches returns the retry list's entries that are due, oldest first.
 	DueFetches(ctx context.Context, account string, now time.Time, limit int) ([]Fetch, error)
-	// HistoryDone notes that history is up to date at now and is due again at next, or when the retry list is, whichever
+	// HistoryDone notes that history is up to date at now, which ends the memory of the last resync, and is due again at next, or when the retry list is, whichever
 	// is earlier.
 	HistoryDone(ctx context.Context, account string, now, next time.Time) error
 

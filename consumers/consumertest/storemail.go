@@ -156,7 +156,7 @@ func (s *Store) DueFetches(ctx context.Context, id string, now time.Time, limit 
 // HistoryDone implements consumers.Store.
 func (s *Store) HistoryDone(ctx context.Context, id string, now, next time.Time) error {
 	return s.inAccount(ctx, "HistoryDone", id, func(a *account) error {
-		a.HistoryAt, a.due = now, next
+		a.HistoryAt, a.ResyncAt, a.due = now, time.Time{}, next
 		for _, f := range a.fetches {
 			if f.Due.Before(a.due) {
 				a.due = f.Due
@@ -179,8 +179,8 @@ func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.Hist
 		a.applyGone(step, marks)
 		a.updateRetries(step)
 		a.writeWants(step, marks, now)
-		if a.Cursor > 0 {
-			a.Cursor = max(a.Cursor, step.Cursor)
+		if a.Cursor > 0 && a.Cursor < step.Cursor {
+			a.Cursor, a.ResyncAt = step.Cursor, time.Time{}
 		}
 		return nil
 	})

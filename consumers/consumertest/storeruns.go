@@ -66,6 +66,9 @@ func (s *Store) StartRun(ctx context.Context, id string, kind consumers.RunKind,
 				threads: map[string]*runThread{}, batches: map[int64]*batch{},
 			}
 			s.runs[a.active.ID] = a.active
+			if kind == consumers.RunResync {
+				a.ResyncAt = now
+			}
 			if a.State.Active() {
 				a.State, a.Reason = consumers.Importing, ""
 				if kind == consumers.RunResync {

@@ -71,6 +71,11 @@ func (s *Store) StartRun(ctx context.Context, account string, kind consumers.Run
 		if kind == consumers.RunResync {
 			state = consumers.Resyncing
 		}
+		if kind == consumers.RunResync {
+			if _, err = t.exec(`UPDATE accounts SET resync_at = ? WHERE id = ?`, ms, account); err != nil {
+				return err
+			}
+		}
 		if _, err = t.exec(`UPDATE accounts SET state = ?, reason = '' WHERE id = ? AND state IN `+activeStates,
 			state, account); err != nil {
 			return err
