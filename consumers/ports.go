@@ -52,20 +52,23 @@ type Account struct {
 	ID           string // stable: the Google sub where known
 	Address      string // lower case; a lookup only, never a key, never logged
 	State        State
-	Reason       string // why the state is what it is; "incomplete: 1" after a run that had to leave threads out
+	Reason       string // why the state is what it is; of an active one "incomplete: 1" for that many threads or messages given up
 	Cursor       HistoryID
 	WatchExpires time.Time // zero: no watch
 	HistoryAt    time.Time // when history was last brought up to date
+	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account is reconnected
 	Failed       int       // dead letters
 }
 
 // RunKind says why a run exists.
 type RunKind string
 
-// The kinds of run. Both list the whole mailbox; a resync skips threads whose history id is the stored one.
+// The kinds of run. Import and resync list the whole mailbox; a resync skips threads whose history id is the stored one. A
+// replay lists nothing: it fetches the threads of dead letters, and leaves the account's state alone.
 const (
 	RunImport RunKind = "import"
 	RunResync RunKind = "resync"
+	RunReplay RunKind = "replay" // started by ReplayDeadLetters only
 )
 
 // Run is a complete listing of one mailbox and the fetching of what it found. At most one is active for an account.
@@ -124,7 +127,7 @@ type HistoryStep struct {
 	Gone     []string  // message ids that stayed 404: stored as deleted
 	Retry    []Fetch   // fetches that failed: written to the retry list
 	Fetched  []string  // message ids to take off the retry list
-	Cursor   HistoryID // moves the cursor if greater; an account without one waits for its run's baseline
+	Cursor   HistoryID // moves the cursor if greater, which ends the memory of the last resync; an account without one waits for its run's baseline
 }
 
 // DeadLetter is work that was given up, with its cause.
@@ -188,7 +191,7 @@ type Store interface {
 	// FinishBatch closes a batch with no threads left to fetch (else it changes nothing) and returns its run.
 	FinishBatch(ctx context.Context, b Batch) (Run, error)
 	// FinishRun closes a run that is Listed, has nothing open and, for a resync, is AbsentQueued; the account becomes
-	// Live, its reason "incomplete: n" where n threads failed, and its history due at once. It reports whether it did.
+	// Live and its history due at once. It reports whether it did.
 	FinishRun(ctx context.Context, run string, now time.Time) (bool, error)
 
 	// Messages tells which of these messages are stored, deleted ones included, with their history ids.
@@ -200,10 +203,20 @@ type Store interface {
 	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error
 	// DueFetches returns the retry list's entries that are due, oldest first.
 	DueFetches(ctx context.Context, account string, now time.Time, limit int) ([]Fetch, error)
-	// HistoryDone notes that history is up to date at now and is due again at next, or when the retry list is, whichever
+	// HistoryDone notes that history is up to date at now, which ends the memory of the last resync, and is due again at next, or when the retry list is, whichever
 	// is earlier.
 	HistoryDone(ctx context.Context, account string, now, next time.Time) error
+
+	// AddDeadLetter stores a letter, or brings the one about the same work up to date. A letter goes by itself when its thread
+	// is stored whole or gone, or its message stored or deleted.
 	AddDeadLetter(ctx context.Context, d DeadLetter) error
+	// ReplayDeadLetters removes these letters of the account and puts their work back, due at now and with no attempts: a
+	// message on the retry list, a thread into a batch of the active run or of a run of its own, a job's open work as it is.
+	// It reports how many; work that was done meanwhile, and ids that are not the account's, count for none.
+	ReplayDeadLetters(ctx context.Context, account string, ids []int64, batchSize int, now time.Time) (int, error)
+	// DropDeadLetters forgets these letters of the account and reports how many there were. What they were about stays
+	// incomplete, so that the next resync fetches it.
+	DropDeadLetters(ctx context.Context, account string, ids []int64) (int, error)
 
 	// Postpone sets when the sweeper publishes this job again unless its work is finished before. A job being handled is
 	// postponed into the future, one that has to wait longer than the lot holds it to the end of its wait.

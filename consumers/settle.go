@@ -84,28 +84,22 @@ func poison(cause error) bool {
 	return errors.As(cause, &p) || fault == Permanent || fault == Gone
 }
 
-// drop writes a dead letter and acknowledges. What the job was about is still open in the database: it has another try after
-// poisonRest, or when something else calls for it, and no second dead letter before a try has succeeded. It reports false if
-// the dead letter cannot be stored.
+// drop writes a dead letter and acknowledges. What the job was about is still open in the database: it has as many tries again
+// after poisonRest, or when the letter is replayed, or when something else calls for it. It reports false if the letter cannot
+// be stored.
 func (r *Runner) drop(e *entry, j Job, a attempt, cause error) bool {
-	if !a.buried {
-		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-		defer cancel()
-		err := r.store.AddDeadLetter(ctx, DeadLetter{Account: j.Account, Kind: j.Kind, Run: j.Run, Cause: cause.Error(), Attempts: a.poisons, At: time.Now()})
-		if err != nil && !Removed(err) {
-			r.log.Warn("dead letter not stored", zap.String("account", ShortID(j.Account)), zap.Error(err))
-			return false
-		}
-		r.log.Error("job dropped, see the dead letters", zap.String("account", ShortID(j.Account)), zap.Error(cause))
-		r.count(func(s *Stats) { s.Dropped++ })
-		a.buried = true
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	err := r.store.AddDeadLetter(ctx, DeadLetter{Account: j.Account, Kind: j.Kind, Run: j.Run, Cause: cause.Error(), Attempts: a.poisons, At: time.Now()})
+	if err != nil && !Removed(err) {
+		r.log.Warn("dead letter not stored", zap.String("account", ShortID(j.Account)), zap.Error(err))
+		return false
 	}
+	r.log.Error("job dropped, see the dead letters", zap.String("account", ShortID(j.Account)), zap.Error(cause))
+	r.count(func(s *Stats) { s.Dropped++ })
 	// Without it the sweeper's time stands, which was set when the work began.
 	_ = r.postpone(j, poisonRest)
-	r.mu.Lock()
-	r.attempts[e.key] = a
-	r.mu.Unlock()
-	r.acknowledge(e)
+	r.finish(e)
 	return true
 }
 

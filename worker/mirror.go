@@ -211,6 +211,9 @@ func (m *Mirror) Accounts(ctx context.Context) ([]AccountStatus, error) {
 		if s.Quota = quota(ctx, a.ID); !s.Quota.Known {
 			quota = unknownQuota // each question to a Redis that is away takes its timeout
 		}
+		if s.State.Active() {
+			s.Reason = waiting(s.Reason, s.Quota.PausedUntil)
+		}
 		all = append(all, s)
 	}
 	return all, nil

@@ -46,6 +46,18 @@ func (m *Mirror) status(ctx context.Context, a consumers.Account) (AccountStatus
 	}, nil
 }
 
+// waiting is the reason of an account whose calls wait for Gmail.
+func waiting(reason string, until time.Time) string {
+	if time.Until(until) <= 0 {
+		return reason
+	}
+	said := "paused by Gmail until " + until.Local().Format("15:04:05")
+	if reason != "" {
+		said += "; " + reason
+	}
+	return said
+}
+
 // quota reads an account's buckets. That Redis is away is not the reader's problem: the worker says it in its log.
 func (m *Mirror) quota(ctx context.Context, account string) QuotaStatus {
 	if m.guard == nil || m.holds() && !m.isWorker {

@@ -32,7 +32,7 @@ func (a *app) quotaShow() *cobra.Command {
 		Short: "Show the buckets in Redis: the project's and each account's",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onQuota(cmd.Context(), account, func(m *worker.Mirror, id string) error {
+			return a.onAnyAccount(cmd.Context(), account, func(m *worker.Mirror, id string) error {
 				report, err := m.Quota(cmd.Context(), id)
 				if err != nil {
 					return fmt.Errorf("quota show: %w", err)
@@ -45,8 +45,8 @@ func (a *app) quotaShow() *cobra.Command {
 	return c
 }
 
-// onQuota opens the mirror and finds the account's id; "" stays "".
-func (a *app) onQuota(ctx context.Context, account string, do func(m *worker.Mirror, id string) error) error {
+// onAnyAccount opens the mirror and finds the account's id; "" stays "".
+func (a *app) onAnyAccount(ctx context.Context, account string, do func(m *worker.Mirror, id string) error) error {
 	return a.withMirror(ctx, func(m *worker.Mirror) error {
 		if account == "" {
 			return do(m, "")
@@ -112,7 +112,7 @@ func (a *app) quotaReset() *cobra.Command {
 			if !yes {
 				return usageError{errors.New("quota reset: calls will be made that Gmail told to wait: add --yes if they shall")}
 			}
-			return a.onQuota(cmd.Context(), account, func(m *worker.Mirror, id string) error {
+			return a.onAnyAccount(cmd.Context(), account, func(m *worker.Mirror, id string) error {
 				return a.resetQuota(cmd.Context(), m, id)
 			})
 		},

@@ -73,7 +73,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(a.demoCommand(), a.runCommand(), a.simCommand(), a.accountCommand(), a.statusCommand(),
-		a.verifyCommand(), a.exportCommand(), a.quotaCommand())
+		a.verifyCommand(), a.exportCommand(), a.quotaCommand(), a.dlqCommand())
 	return root
 }
 

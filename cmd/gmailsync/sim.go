@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,8 +71,15 @@ func (a *app) sim(ctx context.Context, o simOptions) (err error) {
 	if o.accounts < 0 || o.messages < 0 {
 		return usageError{fmt.Errorf("--accounts %d --messages %d: want 0 or more", o.accounts, o.messages)}
 	}
-	for _, url := range o.push {
-		o.gmail.Push = append(o.gmail.Push, gmailsim.PushTarget{URL: url, Audience: o.audience, ServiceAccount: o.sender})
+	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+		return usageError{fmt.Errorf("--listen %s: want host:port, as 127.0.0.1:8025", o.listen)}
+	}
+	for _, target := range o.push {
+		u, err := url.Parse(target)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return usageError{fmt.Errorf("--push %s: want a URL, as http://127.0.0.1:8080/push", target)}
+		}
+		o.gmail.Push = append(o.gmail.Push, gmailsim.PushTarget{URL: target, Audience: o.audience, ServiceAccount: o.sender})
 	}
 	var pubsub *simPubSub
 	if o.pubsub != "" {

@@ -58,6 +58,12 @@ func TestWrongArgumentsEndAtOnce(t *testing.T) {
 		"plan's jitter":    {[]string{"quota", "plan", "--jitter", "-1s"}, []string{"--jitter = -1s", "10s"}},
 		"plan's prices":    {[]string{"quota", "plan", "--prices", "2020"}, []string{"--prices = 2020", "legacy"}},
 		"plan's threads":   {[]string{"quota", "plan", "--threads", "-1"}, []string{"--threads = -1"}},
+		"dlq alone":        {[]string{"dlq"}, []string{"list", "replay", "drop"}},
+		"dlq, which":       {[]string{"dlq", "replay"}, []string{"dlq replay", "--account", "--all"}},
+		"dlq, both":        {[]string{"dlq", "drop", "1", "--all"}, []string{"dlq drop", "--all"}},
+		"dlq, no number":   {[]string{"dlq", "drop", "x"}, []string{`"x"`, "dlq list"}},
+		"sim's address":    {[]string{"sim", "--listen", "bad"}, []string{"--listen bad", "host:port"}},
+		"sim's push URL":   {[]string{"sim", "--push", "::bad"}, []string{"--push ::bad", "http://"}},
 		"reset, unsure":    {[]string{"quota", "reset"}, []string{"quota reset", "--yes"}},
 		"stray argument":   {[]string{"status", "now"}, []string{"now"}},
 	} {

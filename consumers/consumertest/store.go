@@ -179,6 +179,9 @@ func (s *Store) Account(ctx context.Context, id string) (consumers.Account, erro
 	err := s.inAccount(ctx, "Account", id, func(a *account) error {
 		got = a.Account
 		got.Failed = len(a.dead)
+		if n := a.incomplete(); n > 0 && a.State.Active() {
+			got.Reason = fmt.Sprintf("incomplete: %d", n)
+		}
 		return nil
 	})
 	return got, err
@@ -214,20 +217,6 @@ func (s *Store) SaveLabels(ctx context.Context, id string, labels []consumers.La
 		slices.SortFunc(a.labels, func(x, y consumers.Label) int { return strings.Compare(x.ID, y.ID) })
 		return nil
 	})
-}
-
-// AddDeadLetter implements consumers.Store.
-func (s *Store) AddDeadLetter(ctx context.Context, d consumers.DeadLetter) error {
-	return s.inAccount(ctx, "AddDeadLetter", d.Account, func(a *account) error {
-		s.bury(a, d)
-		return nil
-	})
-}
-
-func (s *Store) bury(a *account, d consumers.DeadLetter) {
-	s.lastID++
-	d.ID = s.lastID
-	a.dead = append(a.dead, d)
 }
 
 // firstJobOpen tells whether the account waits for its first job of a run.

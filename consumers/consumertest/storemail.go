@@ -77,6 +77,7 @@ func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 		return false
 	}
 	th.complete, th.snapshot = true, max(th.snapshot, snapshot.HistoryID)
+	a.dropThreadLetters(snapshot.ID)
 	return true
 }
 
@@ -155,7 +156,7 @@ func (s *Store) DueFetches(ctx context.Context, id string, now time.Time, limit 
 // HistoryDone implements consumers.Store.
 func (s *Store) HistoryDone(ctx context.Context, id string, now, next time.Time) error {
 	return s.inAccount(ctx, "HistoryDone", id, func(a *account) error {
-		a.HistoryAt, a.due = now, next
+		a.HistoryAt, a.ResyncAt, a.due = now, time.Time{}, next
 		for _, f := range a.fetches {
 			if f.Due.Before(a.due) {
 				a.due = f.Due
@@ -178,8 +179,8 @@ func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.Hist
 		a.applyGone(step, marks)
 		a.updateRetries(step)
 		a.writeWants(step, marks, now)
-		if a.Cursor > 0 {
-			a.Cursor = max(a.Cursor, step.Cursor)
+		if a.Cursor > 0 && a.Cursor < step.Cursor {
+			a.Cursor, a.ResyncAt = step.Cursor, time.Time{}
 		}
 		return nil
 	})
@@ -301,6 +302,7 @@ func (a *account) writeWants(step consumers.HistoryStep, marks map[string]*mark,
 	for _, th := range a.threads {
 		a.dropWants(th)
 	}
+	a.dropMessageLetters()
 }
 
 // wantMessage notes that history named a message that is not stored, unless a newer snapshot came without it.

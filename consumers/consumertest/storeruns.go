@@ -66,6 +66,9 @@ func (s *Store) StartRun(ctx context.Context, id string, kind consumers.RunKind,
 				threads: map[string]*runThread{}, batches: map[int64]*batch{},
 			}
 			s.runs[a.active.ID] = a.active
+			if kind == consumers.RunResync {
+				a.ResyncAt = now
+			}
 			if a.State.Active() {
 				a.State, a.Reason = consumers.Importing, ""
 				if kind == consumers.RunResync {
@@ -261,6 +264,7 @@ func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID stri
 				a.delete(threadID, m.ID, m.HistoryID)
 			}
 		}
+		a.dropThreadLetters(threadID)
 		r.settle(threadID, "gone")
 		return nil
 	})
@@ -312,9 +316,6 @@ func (s *Store) FinishRun(ctx context.Context, runID string, now time.Time) (boo
 		r.threads, r.batches = map[string]*runThread{}, map[int64]*batch{}
 		if a.State.Active() {
 			a.State, a.Reason, a.due = consumers.Live, "", now
-			if n := r.Progress.Failed; n > 0 {
-				a.Reason = fmt.Sprintf("incomplete: %d", n)
-			}
 		}
 		return nil
 	})

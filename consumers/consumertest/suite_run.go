@@ -74,6 +74,28 @@ var runTests = map[string]func(*env){
 		}
 	},
 
+	"a resync is remembered until history was read": func(e *env) {
+		e.imported()
+		for _, read := range []func(){
+			func() { e.apply(consumers.HistoryStep{Cursor: 900}) },
+			func() { e.must(e.Store.HistoryDone(e.ctx, acct, now, now)) },
+		} {
+			run := e.started(consumers.RunResync, 300)
+			e.list(run)
+			_, err := e.Store.QueueAbsent(e.ctx, run.ID, batchSize)
+			e.must(err)
+			_, err = e.Store.FinishRun(e.ctx, run.ID, now)
+			e.must(err)
+			if at := e.account().ResyncAt; !at.Equal(now) {
+				e.Errorf("resync at %v, want %v", at, now)
+			}
+			read()
+			if at := e.account().ResyncAt; !at.IsZero() {
+				e.Errorf("resync at %v after history was read", at)
+			}
+		}
+	},
+
 	"a resync's baseline never moves the cursor back": func(e *env) {
 		e.imported()
 		e.apply(consumers.HistoryStep{Cursor: 5000})

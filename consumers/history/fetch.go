@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,6 +32,7 @@ type fetcher struct {
 	*pass
 	step consumers.HistoryStep
 	dead []consumers.DeadLetter
+	got  []item // what was asked for: it is in step
 }
 
 // all works through the items. It returns how many are accounted for (fetched, or on the retry list) and why it stopped
@@ -46,6 +46,7 @@ func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped erro
 		err := f.one(ctx, it)
 		switch fault := consumers.FaultOf(err); {
 		case err == nil:
+			f.got = append(f.got, it)
 			f.worked = true
 			failures = 0
 		case ctx.Err() != nil:
@@ -147,17 +148,15 @@ func (f *fetcher) again(n need, wait time.Duration, cause string) {
 func (f *fetcher) store(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
-	for _, d := range f.dead {
-		if err := f.Store.AddDeadLetter(ctx, d); err != nil {
-			return fmt.Errorf("store a dead letter: %w", err)
-		}
+	if err := f.bury(ctx); err != nil {
+		return err
 	}
 	s := f.step
 	if len(s.Changes)+len(s.Messages)+len(s.Threads)+len(s.Gone)+len(s.Retry)+len(s.Fetched) == 0 && s.Cursor <= f.cursor {
 		return nil
 	}
-	if err := f.Store.ApplyHistory(ctx, f.acct.ID, s, time.Now()); err != nil {
-		return fmt.Errorf("store the changes: %w", err)
+	if err := f.applyStep(ctx, s); err != nil {
+		return f.storeApart(ctx, err)
 	}
 	f.worked = true
 	f.moved(s.Cursor)

@@ -40,9 +40,8 @@ type Config struct {
 // Handler works on jobs of kind History.
 type Handler struct {
 	consumers.Base
-	cfg     Config
-	labels  labelMemory
-	resyncs resyncMemory
+	cfg    Config
+	labels labelMemory
 }
 
 // New returns the handler.
@@ -112,7 +111,6 @@ func (p *pass) pages(ctx context.Context) consumers.Outcome {
 			return p.Failed(ctx, p.acct.ID, err)
 		}
 		if first {
-			p.resyncs.clear(p.acct.ID)
 			current = page.Current
 		}
 		token = page.Next
@@ -197,8 +195,7 @@ func deleted(changes []consumers.Change) []string {
 // the mailbox's own id a while ago, another would end the same way: the account stops with an alarm.
 func (p *pass) resync(ctx context.Context) consumers.Outcome {
 	now := time.Now()
-	if p.acct.State == consumers.Live && p.resyncs.recent(p.acct.ID, now) {
-		p.resyncs.clear(p.acct.ID)
+	if p.acct.State == consumers.Live && !p.acct.ResyncAt.IsZero() && now.Sub(p.acct.ResyncAt) < resyncSpan {
 		p.Log.Error("history is too old straight after a resync", zap.String("account", consumers.ShortID(p.acct.ID)))
 		return p.Halt(ctx, p.acct.ID, consumers.Stopped, "history was too old again straight after a resync; see why, then resync the account")
 	}
@@ -207,7 +204,6 @@ func (p *pass) resync(ctx context.Context) consumers.Outcome {
 		return p.Failed(ctx, p.acct.ID, err)
 	}
 	if started {
-		p.resyncs.note(p.acct.ID, now)
 		p.Log.Warn("history is too old, a resync starts", zap.String("account", consumers.ShortID(p.acct.ID)))
 	}
 	return p.callInitialSync(ctx, p.acct.ID)

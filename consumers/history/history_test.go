@@ -242,6 +242,7 @@ func TestSecondExpiryStraightAfterAResyncIsAnAlarm(t *testing.T) {
 
 	f.mirror(consumers.RunResync, true)
 	listed := f.box.Calls(consumertest.OpListThreads)
+	f.handler = f.newHandler(nil) // the process was started anew
 	f.done(f.handle())
 	expect(t, "state", f.account().State, consumers.Stopped)
 	f.done(f.handle())

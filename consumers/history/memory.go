@@ -11,37 +11,8 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-// resyncMemory knows when this process started an account's last resync, until history has been read again. It is in
-// memory only: after a restart one more resync may run before the alarm.
-type resyncMemory struct {
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-// resyncMemorySpan: a history id lasts a week or more, rarely only hours. An older resync says nothing about the cursor.
-const resyncMemorySpan = 24 * time.Hour
-
-func (m *resyncMemory) note(account string, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.at == nil {
-		m.at = map[string]time.Time{}
-	}
-	m.at[account] = now
-}
-
-func (m *resyncMemory) clear(account string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.at, account)
-}
-
-func (m *resyncMemory) recent(account string, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, ok := m.at[account]
-	return ok && now.Sub(at) < resyncMemorySpan
-}
+// resyncSpan: a history id lasts a week or more, rarely only hours. An older resync says nothing about the cursor.
+const resyncSpan = 24 * time.Hour
 
 // labelMemory knows the label ids that the store has heard of, so that an unknown one is noticed. Forgetting costs one
 // unit for each account.

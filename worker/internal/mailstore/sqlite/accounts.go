@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,13 +12,19 @@ import (
 	"github.com/gmailsync/gmailsync/worker/internal/mailstore"
 )
 
-const accountColumns = `SELECT id, address, state, reason, cursor_history_id, watch_expires, history_at,
-	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id) FROM accounts`
+const accountColumns = `SELECT id, address, state, reason, cursor_history_id, watch_expires, history_at, resync_at,
+	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id),
+	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id AND d.thread_id <> '') FROM accounts`
 
 func scanAccount(scan func(...any) error) (consumers.Account, error) {
 	var a consumers.Account
-	var expires, historyAt int64
-	err := scan(&a.ID, &a.Address, &a.State, &a.Reason, hist(&a.Cursor), &expires, &historyAt, &a.Failed)
+	var expires, historyAt, resyncAt int64
+	var missing int
+	err := scan(&a.ID, &a.Address, &a.State, &a.Reason, hist(&a.Cursor), &expires, &historyAt, &resyncAt, &a.Failed, &missing)
+	a.ResyncAt = mailstore.Time(resyncAt)
+	if a.State.Active() && missing > 0 {
+		a.Reason = fmt.Sprintf("incomplete: %d", missing)
+	}
 	a.WatchExpires, a.HistoryAt = mailstore.Time(expires), mailstore.Time(historyAt)
 	return a, err
 }
@@ -101,7 +108,7 @@ func (s *Store) AddAccount(ctx context.Context, a consumers.Account, token consu
 
 // resume sets a stopped account to the state that its run and cursor say; an active one stays as it is.
 func resume(t *tx, account string) error {
-	n, err := t.exec(`UPDATE accounts SET reason = '', state = CASE
+	n, err := t.exec(`UPDATE accounts SET reason = '', resync_at = 0, state = CASE
 			COALESCE((SELECT kind FROM runs WHERE account_id = accounts.id AND finished_at = 0), '')
 			WHEN 'import' THEN 'importing' WHEN 'resync' THEN 'resyncing'
 			ELSE CASE WHEN cursor_history_id = ? THEN 'importing' ELSE 'live' END END

@@ -131,6 +131,9 @@ func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID stri
 		if _, err := t.exec(`UPDATE threads SET message_count = 0 WHERE account_id = ? AND id = ?`, b.Account, threadID); err != nil {
 			return err
 		}
+		if err := t.dropThreadLetters(b.Account, threadID); err != nil {
+			return err
+		}
 		return t.settle(b.Run, threadID, "gone")
 	})
 }
@@ -185,21 +188,4 @@ func (s *Store) FinishBatch(ctx context.Context, b consumers.Batch) (consumers.R
 		return err
 	})
 	return run, err
-}
-
-// AddDeadLetter implements consumers.Store.
-func (s *Store) AddDeadLetter(ctx context.Context, d consumers.DeadLetter) error {
-	return s.write(ctx, func(t *tx) error {
-		if err := t.mustAccount(d.Account); err != nil {
-			return err
-		}
-		return t.addDeadLetter(d)
-	})
-}
-
-func (t *tx) addDeadLetter(d consumers.DeadLetter) error {
-	_, err := t.exec(`INSERT INTO dead_letters (account_id, kind, run_id, thread_id, message_id, cause, attempts, at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, d.Account, d.Kind, d.Run, d.ThreadID, d.MessageID,
-		mailstore.CleanText(d.Cause), d.Attempts, mailstore.Millis(d.At))
-	return err
 }

@@ -79,7 +79,7 @@ func (s *Store) DueFetches(ctx context.Context, account string, now time.Time, l
 // HistoryDone implements consumers.Store.
 func (s *Store) HistoryDone(ctx context.Context, account string, now, next time.Time) error {
 	return s.write(ctx, func(t *tx) error {
-		return t.account(`UPDATE accounts SET history_at = ?1,
+		return t.account(`UPDATE accounts SET history_at = ?1, resync_at = 0,
 			due = min(?2, COALESCE((SELECT min(f.due) FROM fetches f WHERE f.account_id = ?3), ?2)) WHERE id = ?3`,
 			mailstore.Millis(now), mailstore.Millis(next), account)
 	})
@@ -361,7 +361,10 @@ func (a *applying) writeWants() error {
 			return err
 		}
 	}
-	return a.dropWants(a.account)
+	if err := a.dropWants(a.account); err != nil {
+		return err
+	}
+	return a.dropMessageLetters(a.account)
 }
 
 // dropFetches takes off the retry list what was fetched, and what turned out to be stored or deleted.
@@ -391,7 +394,7 @@ func (a *applying) writeThreads() error {
 
 // moveCursor never gives an account its first cursor: that is a run's baseline, and the account may be being removed.
 func (a *applying) moveCursor() error {
-	_, err := a.exec(`UPDATE accounts SET cursor_history_id = ?1 WHERE id = ?2 AND cursor_history_id < ?1 AND cursor_history_id > ?3`,
+	_, err := a.exec(`UPDATE accounts SET cursor_history_id = ?1, resync_at = 0 WHERE id = ?2 AND cursor_history_id < ?1 AND cursor_history_id > ?3`,
 		mailstore.HistoryText(a.step.Cursor), a.account, noHistory)
 	return err
 }

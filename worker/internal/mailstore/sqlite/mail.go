@@ -108,6 +108,9 @@ func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed
 	}
 	if complete {
 		row.complete, row.snapshot = true, max(row.snapshot, thread.HistoryID)
+		if err := t.dropThreadLetters(account, thread.ID); err != nil {
+			return false, err
+		}
 	}
 	return complete, t.saveThreadRow(account, thread.ID, row)
 }

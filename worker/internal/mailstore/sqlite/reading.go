@@ -137,9 +137,9 @@ func (s *Store) DeadLetters(ctx context.Context, account string) ([]consumers.De
 	return list, err
 }
 
-// Progress returns the progress of the account's active run, or of its last one; all zero before the first.
+// Progress returns the progress of the account's active run, or of its last listing; all zero before the first.
 func (s *Store) Progress(ctx context.Context, account string) (consumers.Progress, error) {
-	run, err := s.readRun(ctx, ` WHERE account_id = ? ORDER BY finished_at = 0 DESC, started_at DESC, rowid DESC LIMIT 1`, account)
+	run, err := s.readRun(ctx, ` WHERE account_id = ? ORDER BY finished_at = 0 DESC, kind = 'replay', started_at DESC, rowid DESC LIMIT 1`, account)
 	if errors.Is(err, consumers.ErrNoRun) {
 		_, err = s.Account(ctx, account)
 	}

@@ -21,7 +21,7 @@ const emptied = `NOT EXISTS (SELECT 1 FROM runs WHERE account_id = ?1)
 func (s *Store) RemoveAccount(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
 		if err := t.account(`UPDATE accounts SET state = ?, reason = 'being removed', address = '', cursor_history_id = ?,
-			watch_expires = 0, history_at = 0 WHERE id = ?`, consumers.Stopped, noHistory, id); err != nil {
+			watch_expires = 0, history_at = 0, resync_at = 0 WHERE id = ?`, consumers.Stopped, noHistory, id); err != nil {
 			return err
 		}
 		if _, err := t.exec(`UPDATE runs SET finished_at = max(started_at, 1) WHERE account_id = ? AND finished_at = 0`, id); err != nil {

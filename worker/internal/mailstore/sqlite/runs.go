@@ -71,6 +71,11 @@ func (s *Store) StartRun(ctx context.Context, account string, kind consumers.Run
 		if kind == consumers.RunResync {
 			state = consumers.Resyncing
 		}
+		if kind == consumers.RunResync {
+			if _, err = t.exec(`UPDATE accounts SET resync_at = ? WHERE id = ?`, ms, account); err != nil {
+				return err
+			}
+		}
 		if _, err = t.exec(`UPDATE accounts SET state = ?, reason = '' WHERE id = ? AND state IN `+activeStates,
 			state, account); err != nil {
 			return err
@@ -272,12 +277,8 @@ func (s *Store) FinishRun(ctx context.Context, run string, now time.Time) (bool,
 		if _, err := t.exec(`DELETE FROM batches WHERE run_id = ?`, run); err != nil {
 			return err
 		}
-		reason := ""
-		if f := r.Progress.Failed; f > 0 {
-			reason = fmt.Sprintf("incomplete: %d", f)
-		}
-		_, err = t.exec(`UPDATE accounts SET state = 'live', reason = ?, due = ? WHERE id = ? AND state IN `+activeStates,
-			reason, mailstore.Millis(now), r.Account)
+		_, err = t.exec(`UPDATE accounts SET state = 'live', reason = '', due = ? WHERE id = ? AND state IN `+activeStates,
+			mailstore.Millis(now), r.Account)
 		return err
 	})
 	if err != nil || !finished {
