@@ -197,6 +197,20 @@ func (s store) AddDeadLetter(ctx context.Context, d consumers.DeadLetter) error 
 	return commit1(s, "AddDeadLetter", func() error { return s.to.AddDeadLetter(ctx, d) })
 }
 
+// ReplayDeadLetters implements consumers.Store.
+func (s store) ReplayDeadLetters(
+	ctx context.Context, account string, ids []int64, batchSize int, now time.Time,
+) (int, error) {
+	return commit(s, "ReplayDeadLetters", func() (int, error) {
+		return s.to.ReplayDeadLetters(ctx, account, ids, batchSize, now)
+	})
+}
+
+// DropDeadLetters implements consumers.Store.
+func (s store) DropDeadLetters(ctx context.Context, account string, ids []int64) (int, error) {
+	return commit(s, "DropDeadLetters", func() (int, error) { return s.to.DropDeadLetters(ctx, account, ids) })
+}
+
 // Postpone implements consumers.Store.
 func (s store) Postpone(ctx context.Context, j consumers.Job, due time.Time) error {
 	return commit1(s, "Postpone", func() error { return s.to.Postpone(ctx, j, due) })
