@@ -214,14 +214,18 @@ func (m *mailbox) content(ctx context.Context, messageID, attachmentID string) (
 	})
 }
 
-func (m *mailbox) attachment(ctx context.Context, messageID, partID string) ([]byte, error) {
-	parts, err := call(ctx, m, "messages.get", func(ctx context.Context) ([]Part, error) {
+func (m *mailbox) parts(ctx context.Context, messageID string) ([]Part, error) {
+	return call(ctx, m, "messages.get", func(ctx context.Context) ([]Part, error) {
 		body, err := m.get(ctx, "messages/"+url.PathEscape(messageID))
 		if err != nil {
 			return nil, err
 		}
 		return Parts(body)
 	})
+}
+
+func (m *mailbox) attachment(ctx context.Context, messageID, partID string) ([]byte, error) {
+	parts, err := m.parts(ctx, messageID)
 	if err != nil {
 		return nil, err
 	}
