@@ -23,7 +23,7 @@ const (
 	OpGetMessage  = "messages.get"
 	// OpThreadOutline is a threads.get as well.
 	OpThreadOutline = "threads.get minimal"
-	OpHistory     = "history.list"
+	OpHistory       = "history.list"
 )
 
 // Fault makes calls fail. Faults are tried in the order in which they were injected.
