@@ -59,7 +59,7 @@ type Account struct {
 	Cursor       HistoryID
 	WatchExpires time.Time // zero: no watch
 	HistoryAt    time.Time // when history was last brought up to date
-	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account is reconnected
+	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account stopped
 	Failed       int       // dead letters
 }
 
