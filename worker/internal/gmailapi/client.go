@@ -88,6 +88,18 @@ func (c *Client) Attachment(ctx context.Context, account, messageID, partID stri
 	return c.mailbox(account, gmailquota.Maintenance).attachment(ctx, messageID, partID)
 }
 
+// MessagePage is one page of a listing of messages. An empty Next ends the listing, nothing else does.
+type MessagePage struct {
+	Threads map[string]string // thread ids by message id
+	Next    string
+}
+
+// Labelled lists the messages that have a label, trash and spam included, as class maintenance: 5 units a 500. The error is
+// a *consumers.MailboxError.
+func (c *Client) Labelled(ctx context.Context, account, label, pageToken string) (MessagePage, error) {
+	return c.mailbox(account, gmailquota.Maintenance).labelled(ctx, label, pageToken)
+}
+
 // CloseIdle closes connections that are not in use.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
