@@ -15,7 +15,7 @@ func (v *verifier) compareLabels(ctx context.Context, differ map[string]bool) er
 	}
 	listed := map[string]map[string]string{} // by label: thread ids by message id
 	for _, l := range labels {
-		if listed[l.ID], err = v.labelled(ctx, l.ID); err != nil {
+		if listed[l.ID], err = v.labeled(ctx, l.ID); err != nil {
 			return err
 		}
 	}
@@ -40,12 +40,12 @@ func (v *verifier) compareLabels(ctx context.Context, differ map[string]bool) er
 	return nil
 }
 
-// labelled lists the messages of one label.
-func (v *verifier) labelled(ctx context.Context, label string) (map[string]string, error) {
+// labeled lists the messages of one label.
+func (v *verifier) labeled(ctx context.Context, label string) (map[string]string, error) {
 	all := map[string]string{}
 	for token := ""; ; {
 		page, err := insist(ctx, func() (gmailapi.MessagePage, error) {
-			return v.gmail.Labelled(ctx, v.result.Account, label, token)
+			return v.gmail.Labeled(ctx, v.result.Account, label, token)
 		})
 		if consumers.FaultOf(err) == consumers.Gone {
 			return all, nil // deleted since the labels were listed

@@ -95,8 +95,8 @@ func (m *mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.
 	return page, nil
 }
 
-// labelled is Client.Labelled.
-func (m *mailbox) labelled(ctx context.Context, label, pageToken string) (MessagePage, error) {
+// labeled is Client.Labeled.
+func (m *mailbox) labeled(ctx context.Context, label, pageToken string) (MessagePage, error) {
 	list, err := call(ctx, m, "messages.list", func(ctx context.Context) (*gmail.ListMessagesResponse, error) {
 		return answered(m.service.Users.Messages.List("me").LabelIds(label).IncludeSpamTrash(true).MaxResults(pageSize).
 			PageToken(pageToken).Fields("messages(id,threadId)", "nextPageToken").Context(ctx).Do())

@@ -94,10 +94,10 @@ type MessagePage struct {
 	Next    string
 }
 
-// Labelled lists the messages that have a label, trash and spam included, as class maintenance: 5 units a 500. The error is
+// Labeled lists the messages that have a label, trash and spam included, as class maintenance: 5 units a 500. The error is
 // a *consumers.MailboxError.
-func (c *Client) Labelled(ctx context.Context, account, label, pageToken string) (MessagePage, error) {
-	return c.mailbox(account, gmailquota.Maintenance).labelled(ctx, label, pageToken)
+func (c *Client) Labeled(ctx context.Context, account, label, pageToken string) (MessagePage, error) {
+	return c.mailbox(account, gmailquota.Maintenance).labeled(ctx, label, pageToken)
 }
 
 // CloseIdle closes connections that are not in use.
