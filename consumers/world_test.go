@@ -36,6 +36,8 @@ type world struct {
 	port    Store        // what the worker sees of store
 	step    func() error // if set, asked before the queue takes something
 	durable bool         // the queue does not count as empty when a worker starts
+	guarded Mailboxes    // if set, what the worker sees of boxes
+	applied func(account string, cursor HistoryID)
 	queue   *lossyQueue
 	runners map[Kind]*Runner
 	sweeper *Sweeper
@@ -69,11 +71,15 @@ func account(i int) string { return fmt.Sprintf("account-%d", i) }
 func (w *world) start() {
 	w.t.Helper()
 	w.queue = &lossyQueue{random: rand.New(rand.NewPCG(7, 7)), step: w.step}
-	base := Base{Mailboxes: w.boxes, Store: w.port, Queue: w.queue, Log: zap.NewNop(), SweepAfter: sweepAfter}
+	mailboxes := w.guarded
+	if mailboxes == nil {
+		mailboxes = w.boxes
+	}
+	base := Base{Mailboxes: mailboxes, Store: w.port, Queue: w.queue, Log: zap.NewNop(), SweepAfter: sweepAfter}
 	handlers := map[Kind]Handler{
 		InitialSync: initialsync.New(base, initialsync.Config{BatchSize: 5, Window: 2}),
 		ThreadBatch: threadbatch.New(base, threadbatch.Config{Window: 2, MaxAttempts: 8}),
-		History:     history.New(base, history.Config{PollInterval: pollInterval, MaxAttempts: 8}),
+		History:     history.New(base, history.Config{PollInterval: pollInterval, MaxAttempts: 8, OnApplied: w.applied}),
 	}
 	w.runners = map[Kind]*Runner{}
 	for kind, h := range handlers {

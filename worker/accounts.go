@@ -134,12 +134,20 @@ func insist[T any](ctx context.Context, call func() (T, error)) (T, error) {
 		if !throttled {
 			return v, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return v, errors.Join(context.Cause(ctx), err)
-		case <-timer.C:
+		if over := pause(ctx, wait); over != nil {
+			return v, errors.Join(over, err)
 		}
+	}
+}
+
+// pause returns early, with the cause, when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
 	}
 }

@@ -3,130 +3,175 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/gmailsync/gmailsync/consumers"
 	"github.com/gmailsync/gmailsync/gmailquota"
-	"github.com/gmailsync/gmailsync/worker/internal/mailstore"
 )
 
-// VerifyResult counts the messages by which a mirror and its mailbox differ.
-type VerifyResult struct {
-	Account   string `json:"account"`
-	Threads   int    `json:"threads"`   // compared by their history ids, 10 units a 500
-	Fetched   int    `json:"fetched"`   // of them, whose history ids differed: compared message by message, 40 units each
-	Missing   int    `json:"missing"`   // messages of the mailbox that the mirror lacks
-	Extra     int    `json:"extra"`     // messages of the mirror that the mailbox lacks
-	Different int    `json:"different"` // messages of the same thread with other labels; in another thread counts as missing and extra
+// VerifyOptions says what Verify does beyond comparing the history ids of all threads, which costs 10 units a 500.
+type VerifyOptions struct {
+	Labels bool // list each label's messages too, 5 units a 500: wrong labels can hide behind a right history id
+	Deep   int  // fetch and compare so many of the threads that look the same, chosen at random: 40 units each
+	Repair bool // store what differs, and delete what a fetch says is gone
 }
 
-// Equal tells that no difference was found.
-func (r VerifyResult) Equal() bool { return r.Missing == 0 && r.Extra == 0 && r.Different == 0 }
+// lagWaits are the pauses before threads that may be ahead of the worker are compared again: it stores a change within a
+// second, or some seconds where an import is in front of it.
+var lagWaits = []time.Duration{time.Second, 3 * time.Second, 6 * time.Second}
 
-// Verify compares an account's mirror with its mailbox, as class maintenance, waiting where the guard says so. A
-// change that arrives meanwhile can count as a difference until the worker has stored it; run it again to see.
-func (m *Mirror) Verify(ctx context.Context, account string) (VerifyResult, error) {
-	r, err := m.verify(ctx, account)
+// Verify compares an account's mirror with its mailbox as it was when Verify began, as class maintenance, waiting where the
+// guard says so. Threads whose history ids differ are fetched and compared whole. What changed since it began, or since the
+// worker last read the history, is compared again once a running worker has had time to store it; a change later than the
+// beginning that is still not stored is in flight, and no difference.
+//
+// A repair goes by the store's guards: a row that is newer than what Gmail returned stays. It may run beside a worker.
+func (m *Mirror) Verify(ctx context.Context, account string, opt VerifyOptions) (VerifyResult, error) {
+	v := &verifier{Mirror: m, opt: opt, result: VerifyResult{Account: account, Differences: []Difference{}}}
+	err := v.run(ctx)
 	if err != nil && consumers.FaultOf(err) == consumers.AccountFault {
 		err = fmt.Errorf("%w: connect the account again, with `gmailsync account add`", err)
 	}
-	return r, err
+	v.result.count()
+	return v.result, err
 }
 
-func (m *Mirror) verify(ctx context.Context, account string) (VerifyResult, error) {
-	r := VerifyResult{Account: account}
-	mailbox, err := m.gmail.Mailbox(ctx, account, gmailquota.Maintenance)
-	if err != nil {
-		return r, err
-	}
-	stored, err := m.store.ThreadRefs(ctx, account)
-	if err != nil {
-		return r, err
-	}
-	differ, err := differing(ctx, mailbox, stored, &r)
-	if err != nil {
-		return r, err
-	}
-	messages, err := m.messagesOf(ctx, account, differ)
-	if err != nil {
-		return r, err
-	}
-	for _, id := range differ {
-		t, err := insist(ctx, func() (consumers.Thread, error) { return mailbox.GetThread(ctx, id) })
-		if err != nil && consumers.FaultOf(err) != consumers.Gone {
-			return r, fmt.Errorf("compare a thread: %w", err)
-		}
-		r.Fetched++
-		r.compare(t.Messages, messages[id])
-	}
-	return r, nil
+// verifier is one comparison under way.
+type verifier struct {
+	*Mirror
+	opt     VerifyOptions
+	mailbox consumers.Mailbox
+	began   consumers.HistoryID // the mailbox's when it began: what is later is in flight
+	listed  map[string]consumers.HistoryID
+	result  VerifyResult
 }
 
-// differing lists the mailbox's threads and returns, sorted, those whose history id is not the stored one, and those
-// that only one side has.
-func differing(ctx context.Context, mailbox consumers.Mailbox, stored map[string]consumers.HistoryID, r *VerifyResult) ([]string, error) {
-	listed := map[string]bool{}
-	var differ []string
+func (v *verifier) run(ctx context.Context) error {
+	var err error
+	if v.mailbox, err = v.gmail.Mailbox(ctx, v.result.Account, gmailquota.Maintenance); err != nil {
+		return err
+	}
+	profile, err := insist(ctx, func() (consumers.Profile, error) { return v.mailbox.Profile(ctx) })
+	if err != nil {
+		return err
+	}
+	v.began = profile.HistoryID
+	if err := v.list(ctx); err != nil {
+		return err
+	}
+	suspects, err := v.suspects(ctx)
+	if err != nil {
+		return err
+	}
+	waits := lagWaits
+	if !v.WorkerRuns() {
+		waits = nil
+	}
+	return v.compareAll(ctx, suspects, waits)
+}
+
+// list lists the mailbox's threads.
+func (v *verifier) list(ctx context.Context) error {
+	v.listed = map[string]consumers.HistoryID{}
 	for token := ""; ; {
-		page, err := insist(ctx, func() (consumers.ThreadPage, error) { return mailbox.ListThreads(ctx, token) })
+		page, err := insist(ctx, func() (consumers.ThreadPage, error) { return v.mailbox.ListThreads(ctx, token) })
 		if err != nil {
-			return nil, fmt.Errorf("list threads: %w", err)
+			return fmt.Errorf("list threads: %w", err)
 		}
 		for _, t := range page.Threads {
-			if listed[t.ID] {
-				continue
-			}
-			listed[t.ID] = true
-			if h, ok := stored[t.ID]; !ok || h != t.HistoryID {
-				differ = append(differ, t.ID)
-			}
+			v.listed[t.ID] = max(v.listed[t.ID], t.HistoryID)
 		}
 		if token = page.Next; token == "" {
-			break
+			return nil
 		}
 	}
-	for id := range stored {
-		if !listed[id] {
-			listed[id] = true
-			differ = append(differ, id)
-		}
-	}
-	r.Threads = len(listed)
-	slices.Sort(differ)
-	return differ, nil
 }
 
-// messagesOf returns the stored messages of some threads, by thread and message id.
-func (m *Mirror) messagesOf(ctx context.Context, account string, threads []string) (map[string]map[string]mailstore.MessageRef, error) {
-	byThread := map[string]map[string]mailstore.MessageRef{}
-	for _, id := range threads {
-		byThread[id] = map[string]mailstore.MessageRef{}
-	}
-	if len(threads) == 0 {
-		return byThread, nil
-	}
-	refs, err := m.store.MessageRefs(ctx, account)
+// suspects returns the threads to be fetched, sorted: those whose history id is not the stored one, those that only one
+// side has, those with other labels where that is asked for, and the sample.
+func (v *verifier) suspects(ctx context.Context) ([]string, error) {
+	stored, err := v.store.ThreadRefs(ctx, v.result.Account)
 	if err != nil {
 		return nil, err
 	}
-	for _, ref := range refs {
-		if of, ok := byThread[ref.ThreadID]; ok {
-			of[ref.ID] = ref
+	differ := map[string]bool{}
+	for id, h := range v.listed {
+		if have, ok := stored[id]; !ok || have != h {
+			differ[id] = true
 		}
 	}
-	return byThread, nil
+	v.result.Threads = len(v.listed)
+	for id := range stored {
+		if _, ok := v.listed[id]; !ok {
+			v.result.Threads++
+			differ[id] = true
+		}
+	}
+	if v.opt.Labels {
+		if err := v.compareLabels(ctx, differ); err != nil {
+			return nil, fmt.Errorf("compare labels: %w", err)
+		}
+	}
+	v.sample(differ)
+	return slices.Sorted(maps.Keys(differ)), nil
 }
 
-func (r *VerifyResult) compare(mailbox []consumers.Message, mirror map[string]mailstore.MessageRef) {
-	for _, want := range mailbox {
-		have, ok := mirror[want.ID]
-		switch {
-		case !ok:
-			r.Missing++
-		case !slices.Equal(have.Labels, want.Labels):
-			r.Different++
-		}
-		delete(mirror, want.ID)
+// sample adds threads that look the same.
+func (v *verifier) sample(differ map[string]bool) {
+	if v.opt.Deep == 0 {
+		return
 	}
-	r.Extra += len(mirror)
+	same := make([]string, 0, len(v.listed))
+	for id := range v.listed {
+		if !differ[id] {
+			same = append(same, id)
+		}
+	}
+	rand.Shuffle(len(same), func(i, j int) { same[i], same[j] = same[j], same[i] })
+	same = same[:min(v.opt.Deep, len(same))]
+	v.result.Sampled = len(same)
+	for _, id := range same {
+		differ[id] = true
+	}
+}
+
+// compareAll fetches and compares threads; those that may only be ahead of the worker again after each wait.
+func (v *verifier) compareAll(ctx context.Context, threads []string, waits []time.Duration) error {
+	for round := 0; len(threads) > 0; round++ {
+		last := round == len(waits)
+		var again []string
+		for _, id := range threads {
+			c, err := v.compare(ctx, id)
+			if err != nil {
+				return err
+			}
+			if c.lags && !last {
+				again = append(again, id)
+				continue
+			}
+			if err := v.settle(ctx, c); err != nil {
+				return err
+			}
+		}
+		if threads = again; len(threads) > 0 {
+			if err := pause(ctx, waits[round]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle repairs a thread's differences if that is wanted, and adds them to the result.
+func (v *verifier) settle(ctx context.Context, c *comparison) error {
+	if v.opt.Repair && c.open() {
+		if err := v.repair(ctx, c); err != nil {
+			return fmt.Errorf("repair a thread: %w", err)
+		}
+	}
+	v.result.Differences = append(v.result.Differences, c.differences...)
+	return nil
 }

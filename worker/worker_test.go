@@ -151,7 +151,7 @@ func (r *rig) status(id string) AccountStatus {
 
 func (r *rig) verified(id string) VerifyResult {
 	r.Helper()
-	v, err := r.worker.Mirror().Verify(r.Context(), id)
+	v, err := r.worker.Mirror().Verify(r.Context(), id, VerifyOptions{})
 	r.must(err)
 	return v
 }
@@ -226,7 +226,7 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 	m, err := OpenMirror(t.Context(), r.cfg, zap.NewNop())
 	r.must(err)
 	defer func() { r.must(m.Close()) }()
-	v, err := m.Verify(t.Context(), id)
+	v, err := m.Verify(t.Context(), id, VerifyOptions{})
 	r.must(err)
 	if v.Missing != 1 || v.Extra != 1 || v.Different != 1 || v.Equal() {
 		t.Errorf("%+v, want one of each", v)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -45,63 +44,6 @@ func age(t time.Time) string {
 		return "-"
 	}
 	return time.Since(t).Round(time.Second).String()
-}
-
-func (a *app) verifyCommand() *cobra.Command {
-	var account string
-	c := a.withJSON(a.withConfig(&cobra.Command{
-		Use:   "verify",
-		Short: "Compare the mirror with the mailbox, through the quota guard; exit 1 if they differ",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withMirror(cmd.Context(), func(m *worker.Mirror) error {
-				return a.verify(cmd.Context(), m, account)
-			})
-		},
-	}))
-	c.Flags().StringVar(&account, "account", "", "one account, by id or address; default all")
-	return c
-}
-
-func (a *app) verify(ctx context.Context, m *worker.Mirror, account string) error {
-	accounts, err := m.Accounts(ctx)
-	if err != nil {
-		return err
-	}
-	if account != "" {
-		id, err := m.Resolve(ctx, account)
-		if err != nil {
-			return err
-		}
-		accounts = slices.DeleteFunc(accounts, func(s worker.AccountStatus) bool { return s.ID != id })
-	}
-	results := make([]worker.VerifyResult, 0, len(accounts))
-	equal := true
-	for _, acc := range accounts {
-		if !acc.Live() {
-			fmt.Fprintf(a.stderr, "gmailsync: account %s is %s: its mirror is not complete yet\n", acc.ID, acc.State)
-		}
-		r, err := m.Verify(ctx, acc.ID)
-		if err != nil {
-			return fmt.Errorf("verify account %s: %w", acc.ID, err)
-		}
-		results = append(results, r)
-		equal = equal && r.Equal()
-	}
-	if a.asJSON {
-		err = a.printJSON(results)
-	} else {
-		w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ACCOUNT\tTHREADS\tFETCHED\tMISSING\tEXTRA\tDIFFERENT")
-		for _, r := range results {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", r.Account, r.Threads, r.Fetched, r.Missing, r.Extra, r.Different)
-		}
-		err = w.Flush()
-	}
-	if err == nil && !equal {
-		err = errReported
-	}
-	return err
 }
 
 func (a *app) exportCommand() *cobra.Command {

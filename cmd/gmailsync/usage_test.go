@@ -65,6 +65,8 @@ func TestWrongArgumentsEndAtOnce(t *testing.T) {
 		"sim's address":    {[]string{"sim", "--listen", "bad"}, []string{"--listen bad", "host:port"}},
 		"sim's push URL":   {[]string{"sim", "--push", "::bad"}, []string{"--push ::bad", "http://"}},
 		"reset, unsure":    {[]string{"quota", "reset"}, []string{"quota reset", "--yes"}},
+		"verify's sample":  {[]string{"verify", "--deep=0"}, []string{"--deep", "at least 1"}},
+		"a sample apart":   {[]string{"verify", "--deep", "5"}, []string{`"5"`, "--deep=N"}},
 		"stray argument":   {[]string{"status", "now"}, []string{"now"}},
 	} {
 		t.Run(name, func(t *testing.T) { requireUsageError(t, c.args, c.want) })

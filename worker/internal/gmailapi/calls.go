@@ -99,6 +99,22 @@ func (m *mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.
 	return page, nil
 }
 
+// labeled is Client.Labeled.
+func (m *mailbox) labeled(ctx context.Context, label, pageToken string) (MessagePage, error) {
+	list, err := call(ctx, m, "messages.list", func(ctx context.Context) (*gmail.ListMessagesResponse, error) {
+		return answered(m.service.Users.Messages.List("me").LabelIds(label).IncludeSpamTrash(true).MaxResults(pageSize).
+			PageToken(pageToken).Fields("messages(id,threadId)", "nextPageToken").Context(ctx).Do())
+	})
+	if err != nil {
+		return MessagePage{}, err
+	}
+	page := MessagePage{Next: list.NextPageToken, Threads: make(map[string]string, len(list.Messages))}
+	for _, ref := range list.Messages {
+		page.Threads[ref.Id] = ref.ThreadId
+	}
+	return page, nil
+}
+
 // historyFields leave out each record's second list of its messages.
 var historyFields = []googleapi.Field{
 	"history(id,messagesAdded(message(id,threadId)),messagesDeleted(message(id,threadId))," +

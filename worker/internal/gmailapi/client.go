@@ -100,6 +100,18 @@ func (c *Client) Content(ctx context.Context, account, messageID, attachmentID s
 	return c.mailbox(account, gmailquota.Maintenance).content(ctx, messageID, attachmentID)
 }
 
+// MessagePage is one page of a listing of messages. An empty Next ends the listing, nothing else does.
+type MessagePage struct {
+	Threads map[string]string // thread ids by message id
+	Next    string
+}
+
+// Labeled lists the messages that have a label, trash and spam included, as class maintenance: 5 units a 500. The error is
+// a *consumers.MailboxError.
+func (c *Client) Labeled(ctx context.Context, account, label, pageToken string) (MessagePage, error) {
+	return c.mailbox(account, gmailquota.Maintenance).labeled(ctx, label, pageToken)
+}
+
 // CloseIdle closes connections that are not in use.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 

@@ -14,9 +14,9 @@ import (
 // keeps the WAL file from being reset.
 const page = 200
 
-const messageColumns = `SELECT id, thread_id, history_id, internal_date, size_estimate, label_ids, rfc_message_id, from_header,
+const selectMessages = `SELECT id, thread_id, history_id, internal_date, size_estimate, label_ids, rfc_message_id, from_header,
 	to_header, cc_header, subject, date_header, snippet, cleaned, body_missing, body_text, body_html, raw
-	FROM messages WHERE account_id = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`
+	FROM messages WHERE account_id = ? AND deleted = 0`
 
 // EachMessage calls fn for each message that is not deleted, ordered by id, whole. Messages that are stored or deleted
 // meanwhile may be seen or not. An error of fn ends it and is returned.
@@ -43,20 +43,32 @@ func (s *Store) EachMessage(ctx context.Context, account string, fn func(consume
 }
 
 func (s *Store) messagePage(ctx context.Context, account, after string) ([]consumers.Message, error) {
+	return s.messages(ctx, ` AND id > ? ORDER BY id LIMIT ?`, account, after, page)
+}
+
+// ThreadMessages returns a thread's messages that are not deleted, ordered by id, whole; none for an unknown thread.
+func (s *Store) ThreadMessages(ctx context.Context, account, thread string) ([]consumers.Message, error) {
+	return s.messages(ctx, ` AND thread_id = ? ORDER BY id`, account, thread)
+}
+
+// messages reads whole messages of an account.
+func (s *Store) messages(ctx context.Context, which string, account string, args ...any) ([]consumers.Message, error) {
 	var list []consumers.Message
+	var ids []string
 	at := map[string]int{}
-	err := s.rows(ctx, messageColumns, []any{account, after, page}, func(r *sql.Rows) error {
+	err := s.rows(ctx, selectMessages+which, append([]any{account}, args...), func(r *sql.Rows) error {
 		m, err := scanMessage(r)
 		at[m.ID] = len(list)
 		list = append(list, m)
+		ids = append(ids, m.ID)
 		return err
 	})
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	err = s.rows(ctx, `SELECT message_id, part_id, filename, mime_type, content_id, inline, size FROM attachments
-		WHERE account_id = ? AND message_id BETWEEN ? AND ? ORDER BY message_id, part_id`,
-		[]any{account, list[0].ID, list[len(list)-1].ID}, func(r *sql.Rows) error {
+		WHERE account_id = ? AND message_id IN (SELECT value FROM json_each(?)) ORDER BY message_id, part_id`,
+		[]any{account, mailstore.IDList(ids)}, func(r *sql.Rows) error {
 			var id string
 			var a consumers.Attachment
 			err := r.Scan(&id, &a.PartID, &a.Filename, &a.MIMEType, &a.ContentID, &a.Inline, &a.Size)

@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+// repair brings a thread into the mirror as the consumers do, marks what is the mailbox's since then as repaired, and leaves
+// the rest open.
+func (v *verifier) repair(ctx context.Context, c *comparison) error {
+	if c.gone {
+		for _, d := range c.differences {
+			if !d.InFlight {
+				if err := v.bury(ctx, c.stored[d.MessageID]); err != nil {
+					return err
+				}
+			}
+		}
+	} else if err := v.store.ApplyHistory(ctx, v.result.Account, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}}, time.Now()); err != nil {
+		return err
+	}
+	left, err := v.compareStored(ctx, c)
+	if err != nil {
+		return err
+	}
+	// Messages newer than the thread's own id survive its snapshot: whether they are gone is for a fetch of each to say.
+	for _, d := range left.differences {
+		if d.Kind == Extra && !d.InFlight {
+			if err := v.buryIfGone(ctx, left.stored[d.MessageID]); err != nil {
+				return err
+			}
+		}
+	}
+	if left, err = v.compareStored(ctx, c); err != nil {
+		return err
+	}
+	for i, d := range c.differences {
+		c.differences[i].Repaired = !d.InFlight && !left.has(d.MessageID)
+	}
+	return nil
+}
+
+// compareStored compares the thread that was fetched with what is stored now.
+func (v *verifier) compareStored(ctx context.Context, c *comparison) (*comparison, error) {
+	now := &comparison{thread: c.thread, gone: c.gone}
+	if err := v.readStored(ctx, now); err != nil {
+		return nil, err
+	}
+	v.differ(now, v.began)
+	return now, nil
+}
+
+func (c *comparison) has(message string) bool {
+	for _, d := range c.differences {
+		if d.MessageID == message {
+			return true
+		}
+	}
+	return false
+}
+
+// buryIfGone deletes a message if its fetch, for 20 units, answers 404.
+func (v *verifier) buryIfGone(ctx context.Context, m consumers.Message) error {
+	_, err := insist(ctx, func() (consumers.Message, error) { return v.mailbox.GetMessage(ctx, m.ID) })
+	switch consumers.FaultOf(err) {
+	case consumers.Gone:
+		return v.bury(ctx, m)
+	case consumers.Passing, consumers.AccountFault:
+		return err
+	}
+	return nil
+}
+
+// bury deletes a message as a history record does that is as old as the row that was read: a newer row stays.
+func (v *verifier) bury(ctx context.Context, m consumers.Message) error {
+	deleted := consumers.Change{HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID}
+	return v.store.ApplyHistory(ctx, v.result.Account, consumers.HistoryStep{Changes: []consumers.Change{deleted}}, time.Now())
+}
