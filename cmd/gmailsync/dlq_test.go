@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gmailsync/gmailsync/consumers"
 	"github.com/gmailsync/gmailsync/worker"
 )
 
@@ -71,8 +70,8 @@ func TestDeadLettersAreListedReplayedAndDropped(t *testing.T) {
 	}
 
 	letters := lettersOf(t, config)
-	if len(letters) != 2 || letters[0].ThreadID != thread || letters[0].Kind != consumers.ThreadBatch || letters[0].Attempts != 2 ||
-		letters[1].MessageID == "" || letters[1].Kind != consumers.History || letters[1].Attempts != 2 {
+	if len(letters) != 2 || letters[0].ThreadID != thread || letters[0].Kind != "thread-batch" || letters[0].Attempts != 2 ||
+		letters[1].MessageID == "" || letters[1].Kind != "history" || letters[1].Attempts != 2 {
 		t.Fatalf("letters %+v", letters)
 	}
 	table := mustCommand(t, "dlq", "list", "-c", config, "--account", owner.address)

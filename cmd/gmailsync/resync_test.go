@@ -46,5 +46,5 @@ func TestResyncBesideAWorkerCostsItsListingAndWhatDiffers(t *testing.T) {
 			t.Errorf("the run: %+v, want %d threads", live.Run, threads+1)
 		}
 	}
-	owner.waitForAll(t, config, func(s worker.AccountStatus) bool { return isLive(s) })
+	owner.waitForAll(t, config, isLive)
 }
