@@ -106,6 +106,10 @@ func (b *guardedBox) GetThread(ctx context.Context, id string) (Thread, error) {
 	return guardedCall(ctx, b, "threads.get", func() (Thread, error) { return b.Mailbox.GetThread(ctx, id) })
 }
 
+func (b *guardedBox) ThreadOutline(ctx context.Context, id string) (Thread, error) {
+	return guardedCall(ctx, b, "threads.get", func() (Thread, error) { return b.Mailbox.ThreadOutline(ctx, id) })
+}
+
 func (b *guardedBox) GetMessage(ctx context.Context, id string) (Message, error) {
 	return guardedCall(ctx, b, "messages.get", func() (Message, error) { return b.Mailbox.GetMessage(ctx, id) })
 }

@@ -53,6 +53,9 @@ type Thread struct {
 	ID        string
 	HistoryID HistoryID
 	Messages  []Message
+	// Outline: the messages have ids, history ids and labels only. What belongs to them is stored already, message by
+	// message, and storing the outline tells which of the thread's messages there are.
+	Outline bool
 }
 
 // Message is a message as Gmail returned it, with the columns that people query decoded. All text is valid UTF-8

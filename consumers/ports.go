@@ -16,7 +16,10 @@ type Mailbox interface {
 	Labels(ctx context.Context) ([]Label, error)
 	// ListThreads returns a page of all threads, trash and spam included, newest first.
 	ListThreads(ctx context.Context, pageToken string) (ThreadPage, error)
+	// GetThread's error is ErrLargeThread, of fault Permanent, for a thread of more than some megabytes.
 	GetThread(ctx context.Context, id string) (Thread, error)
+	// ThreadOutline returns a thread whose messages have ids, history ids and labels only. It costs as much as GetThread.
+	ThreadOutline(ctx context.Context, id string) (Thread, error)
 	GetMessage(ctx context.Context, id string) (Message, error)
 	// History returns the changes strictly after start. Fault Gone means start is too old: a resync is needed.
 	History(ctx context.Context, start HistoryID, pageToken string) (HistoryPage, error)
@@ -56,7 +59,7 @@ type Account struct {
 	Cursor       HistoryID
 	WatchExpires time.Time // zero: no watch
 	HistoryAt    time.Time // when history was last brought up to date
-	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account is reconnected
+	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account stopped
 	Failed       int       // dead letters
 }
 
@@ -178,7 +181,8 @@ type Store interface {
 	Batch(ctx context.Context, account string, batch int64) (b Batch, ok bool, err error)
 	// SaveThread stores a snapshot fetched for a batch. Messages older than a stored row leave the row alone; stored
 	// messages that the snapshot lacks become deleted unless they are newer than it. It reports false, and leaves the
-	// thread open, if history has named a change newer than the snapshot.
+	// thread open, if history has named a change newer than the snapshot. Of an outline it stores which messages there are;
+	// it reports false if one of them is not stored, or older than the outline says.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
 	// AcceptThread stores a snapshot as SaveThread does and takes it as the whole thread, whatever history has named: for a
 	// thread whose own history id never gets there. Named messages that are not stored go on the retry list, due at now.

@@ -32,6 +32,7 @@ type Attachment struct {
 	MIMEType string `json:"mimeType"`
 	Size     int64  `json:"size"` // decoded bytes
 	Inline   bool   `json:"inline"`
+	File     string `json:"file,omitempty"` // where SaveAttachments put it, below its folder, with / between the names
 }
 
 // Message is a mirrored message; its JSON is one line of `gmailsync export`.

@@ -10,15 +10,11 @@ import (
 // repair brings a thread into the mirror as the consumers do, marks what is the mailbox's since then as repaired, and leaves
 // the rest open.
 func (v *verifier) repair(ctx context.Context, c *comparison) error {
+	bring := v.storeThread
 	if c.gone {
-		for _, d := range c.differences {
-			if !d.InFlight {
-				if err := v.bury(ctx, c.stored[d.MessageID]); err != nil {
-					return err
-				}
-			}
-		}
-	} else if err := v.store.ApplyHistory(ctx, v.result.Account, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}}, time.Now()); err != nil {
+		bring = v.buryThread
+	}
+	if err := bring(ctx, c); err != nil {
 		return err
 	}
 	left, err := v.compareStored(ctx, c)
@@ -38,6 +34,38 @@ func (v *verifier) repair(ctx context.Context, c *comparison) error {
 	}
 	for i, d := range c.differences {
 		c.differences[i].Repaired = !d.InFlight && !left.has(d.MessageID)
+	}
+	return nil
+}
+
+// storeThread stores a thread as it was fetched; of an outline first the messages that differ, for 20 units each.
+func (v *verifier) storeThread(ctx context.Context, c *comparison) error {
+	for _, d := range c.differences {
+		if !c.thread.Outline || d.Kind == Extra {
+			continue
+		}
+		m, err := insist(ctx, func() (consumers.Message, error) { return v.mailbox.GetMessage(ctx, d.MessageID) })
+		if err == nil {
+			err = v.apply(ctx, consumers.HistoryStep{Messages: []consumers.Message{m}})
+		} else if fault := consumers.FaultOf(err); fault == consumers.Gone || fault == consumers.Permanent {
+			continue // it stays open
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return v.apply(ctx, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}})
+}
+
+// buryThread deletes what is stored of a thread that the list does not name and whose fetch answered 404.
+func (v *verifier) buryThread(ctx context.Context, c *comparison) error {
+	for _, d := range c.differences {
+		if d.InFlight {
+			continue
+		}
+		if err := v.bury(ctx, c.stored[d.MessageID]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -76,5 +104,9 @@ func (v *verifier) buryIfGone(ctx context.Context, m consumers.Message) error {
 // bury deletes a message as a history record does that is as old as the row that was read: a newer row stays.
 func (v *verifier) bury(ctx context.Context, m consumers.Message) error {
 	deleted := consumers.Change{HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID}
-	return v.store.ApplyHistory(ctx, v.result.Account, consumers.HistoryStep{Changes: []consumers.Change{deleted}}, time.Now())
+	return v.apply(ctx, consumers.HistoryStep{Changes: []consumers.Change{deleted}})
+}
+
+func (v *verifier) apply(ctx context.Context, s consumers.HistoryStep) error {
+	return v.store.ApplyHistory(ctx, v.result.Account, s, time.Now())
 }

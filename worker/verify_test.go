@@ -216,6 +216,32 @@ func TestRepairDeletesOnlyWhatIsGone(t *testing.T) {
 	}
 }
 
+// A thread that is too large for one answer is compared and repaired message by message.
+func TestVerifyRepairsALargeThread(t *testing.T) {
+	line := strings.Repeat("A line of some length, of which there are many.\r\n", 2000)
+	v := newVerifyRig(t, 4, func(r *rig) {
+		for i := range 60 {
+			reply := strings.Replace(string(replyTo(3)), "<r3@", fmt.Sprintf("<r3-%d@", i), 1) + line
+			_, err := r.sim.Load(ann, []byte(reply))
+			r.must(err)
+		}
+	})
+	v.alone()
+	thread := v.refs[3].ThreadID
+	v.damage("DELETE FROM messages WHERE id = (SELECT max(id) FROM messages WHERE thread_id = '"+thread+"')",
+		"UPDATE messages SET label_ids = '[]' WHERE id = (SELECT min(id) FROM messages WHERE thread_id = '"+thread+"')",
+		copyMessage(thread, "0000000000000abc", thread, "history_id"))
+	if r := v.verify(VerifyOptions{Deep: all}); r.Missing != 1 || r.Extra != 1 || r.Different != 1 {
+		t.Errorf("found: %s", kinds(r))
+	}
+	if r := v.verify(VerifyOptions{Deep: all, Repair: true}); !r.Equal() || r.Repaired != 3 {
+		t.Errorf("repair: %+v", r)
+	}
+	if r := v.verify(VerifyOptions{Deep: all, Labels: true}); r.Found() != 0 {
+		t.Errorf("after the repair: %+v", r)
+	}
+}
+
 // 10 units a 500 threads where all is well, as class maintenance.
 func TestVerifyIsCheap(t *testing.T) {
 	v := newVerifyRig(t, 60, nil)

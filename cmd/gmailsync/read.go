@@ -47,11 +47,39 @@ func age(t time.Time) string {
 }
 
 func (a *app) exportCommand() *cobra.Command {
+	var dir string
 	c := a.onAccount("export", "Write an account's mirrored messages to stdout, one JSON line each",
-		func(ctx context.Context, m *worker.Mirror, id string) error {
-			enc := json.NewEncoder(a.stdout)
-			enc.SetEscapeHTML(false)
-			return m.EachMessage(ctx, id, func(msg worker.Message) error { return enc.Encode(msg) })
-		})
+		func(ctx context.Context, m *worker.Mirror, id string) error { return a.export(ctx, m, id, dir) })
+	c.Flags().StringVar(&dir, "attachments", "",
+		"also fetch the attachments into this folder, through the quota guard; files that are there are not fetched again")
 	return c
+}
+
+// export goes on where an attachment cannot be had, and fails at its end.
+func (a *app) export(ctx context.Context, m *worker.Mirror, account, dir string) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	if dir == "" {
+		return m.EachMessage(ctx, account, func(msg worker.Message) error { return enc.Encode(msg) })
+	}
+	folder, err := worker.OpenAttachmentFolder(dir)
+	if err != nil {
+		return fmt.Errorf("--attachments: %w", err)
+	}
+	defer func() { _ = folder.Close() }()
+	var total worker.SavedAttachments
+	err = m.EachMessage(ctx, account, func(msg worker.Message) error {
+		saved, err := m.SaveAttachments(ctx, account, &msg, folder)
+		total.Add(saved)
+		if err != nil {
+			return err
+		}
+		return enc.Encode(msg)
+	})
+	fmt.Fprintf(a.stderr, "gmailsync: attachments: %d fetched, %d there already, %d gone at Gmail, %d failed\n",
+		total.Fetched, total.Present, total.Gone, total.Failed)
+	if err == nil && total.Failed > 0 {
+		err = errReported
+	}
+	return err
 }

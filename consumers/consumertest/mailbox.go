@@ -21,7 +21,9 @@ const (
 	OpListThreads = "threads.list"
 	OpGetThread   = "threads.get"
 	OpGetMessage  = "messages.get"
-	OpHistory     = "history.list"
+	// OpThreadOutline is a threads.get as well.
+	OpThreadOutline = "threads.get minimal"
+	OpHistory       = "history.list"
 )
 
 // Fault makes calls fail. Faults are tried in the order in which they were injected.
@@ -38,6 +40,7 @@ type Fault struct {
 type Mailbox struct {
 	Address      string
 	PageSize     int       // threads, and history records, a page; default 100
+	LargeThread  int       // threads of so many messages are too large for GetThread; 0: none is
 	WatchExpires time.Time // zero: there is no topic, so no watch
 	LabelList    []consumers.Label
 	// OldThreadIDs: a thread's history id is that of its newest message, so that it falls behind the records of what was
@@ -407,7 +410,29 @@ func (m *Mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, e
 	if !ok {
 		return consumers.Thread{}, notFound(OpGetThread)
 	}
+	if n := len(m.inThread(id)); m.LargeThread > 0 && n >= m.LargeThread {
+		return consumers.Thread{}, &consumers.MailboxError{Op: OpGetThread, Fault: consumers.Permanent, Err: consumers.ErrLargeThread}
+	}
 	return consumers.Thread{ID: id, HistoryID: th.history, Messages: m.inThread(id)}, nil
+}
+
+// ThreadOutline implements consumers.Mailbox.
+func (m *Mailbox) ThreadOutline(ctx context.Context, id string) (consumers.Thread, error) {
+	if err := m.enter(ctx, OpThreadOutline, id); err != nil {
+		return consumers.Thread{}, err
+	}
+	defer m.mu.Unlock()
+	th, ok := m.threads[id]
+	if !ok {
+		return consumers.Thread{}, notFound(OpThreadOutline)
+	}
+	outline := consumers.Thread{ID: id, HistoryID: th.history, Outline: true}
+	for _, msg := range m.inThread(id) {
+		outline.Messages = append(outline.Messages, consumers.Message{
+			ID: msg.ID, ThreadID: msg.ThreadID, HistoryID: msg.HistoryID, Labels: msg.Labels,
+		})
+	}
+	return outline, nil
 }
 
 // GetMessage implements consumers.Mailbox.

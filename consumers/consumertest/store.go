@@ -195,6 +195,8 @@ func (s *Store) SetState(ctx context.Context, id string, state consumers.State, 
 			a.State, a.Reason = state, reason
 			if state.Active() {
 				a.release()
+			} else {
+				a.ResyncAt = time.Time{}
 			}
 		}
 		return nil

@@ -60,8 +60,14 @@ func (a *account) delete(threadID, id string, at consumers.HistoryID) {
 func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 	in := map[string]bool{}
 	for _, m := range snapshot.Messages {
-		m.ThreadID = snapshot.ID
-		a.save(m)
+		if snapshot.Outline {
+			if have := a.messages[m.ID]; have == nil || have.HistoryID < m.HistoryID {
+				return false
+			}
+		} else {
+			m.ThreadID = snapshot.ID
+			a.save(m)
+		}
 		in[m.ID] = true
 	}
 	for id, m := range a.messages {

@@ -61,6 +61,23 @@ var threadTests = map[string]func(*env){
 		}
 	},
 
+	// onyx-dot-app/onyx#5948
+	"an outline completes a thread whose messages are stored, and says which are gone": func(e *env) {
+		outline := func(h consumers.HistoryID, messages ...consumers.Message) consumers.Thread {
+			t := snapshot("t1", h, messages...)
+			t.Outline = true
+			return t
+		}
+		b := e.list(e.started(consumers.RunImport, 100), ref("t1", 90))[0]
+		e.apply(consumers.HistoryStep{Messages: []consumers.Message{msg("m1", 90, "A"), msg("m2", 90, "B")}})
+		e.save(b, outline(95, msg("m1", 90), msg("m2", 90), msg("m3", 95)), false) // m3 is not stored
+		e.save(b, outline(95, msg("m1", 95), msg("m2", 90)), false)                // m1 is too old
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 1, Open: 1, Working: 1})
+		e.save(b, outline(95, msg("m1", 90)), true) // m2 is gone
+		e.wantLabels(map[string][]string{"m1": {"A"}})
+		e.equal("progress", e.progress(), consumers.Progress{Listed: 1, Stored: 1, Working: 1})
+	},
+
 	"an older snapshot leaves newer rows alone": func(e *env) {
 		b := e.list(e.started(consumers.RunImport, 100), ref("t1", 90))[0]
 		e.save(b, snapshot("t1", 200, msg("m1", 200, "NEW"), msg("m2", 150, "SAME")), true)

@@ -22,6 +22,9 @@ const (
 
 	// retryLimit is how much of the retry list one pass takes on before it looks for new changes.
 	retryLimit = 25
+
+	// heldLimit is how much fetched mail a pass holds before it stores it and gives up its slot, bytes.
+	heldLimit = 8 << 20
 )
 
 // errSlice ends a pass whose slice of time is over.
@@ -31,6 +34,7 @@ var errSlice = errors.New("the slice of time is over")
 type fetcher struct {
 	*pass
 	step consumers.HistoryStep
+	held int // bytes fetched and not stored yet
 	dead []consumers.DeadLetter
 	got  []item // what was asked for: it is in step
 }
@@ -40,7 +44,7 @@ type fetcher struct {
 func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped error) {
 	failures := 0
 	for i, it := range items {
-		if f.sliceOver() {
+		if f.sliceOver() || f.held > heldLimit {
 			return i, errSlice
 		}
 		err := f.one(ctx, it)
@@ -51,6 +55,8 @@ func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped erro
 			failures = 0
 		case ctx.Err() != nil:
 			return i, ctx.Err()
+		case errors.Is(err, errSlice):
+			return i, err
 		case fault == consumers.Throttled || fault == consumers.AccountFault:
 			return i, err
 		case fault == consumers.Gone:
@@ -88,14 +94,19 @@ func (f *fetcher) one(ctx context.Context, it item) (err error) {
 	if !it.whole {
 		m, err := f.mailbox.GetMessage(ctx, it.needs[0].messageID)
 		if err == nil {
-			f.step.Messages = append(f.step.Messages, m)
-			f.step.Fetched = append(f.step.Fetched, m.ID)
+			f.keep(m)
 		}
 		return err
 	}
 	t, err := f.mailbox.GetThread(ctx, it.threadID)
+	if errors.Is(err, consumers.ErrLargeThread) {
+		return f.singly(ctx, it.needs)
+	}
 	if err != nil {
 		return err
+	}
+	for _, m := range t.Messages {
+		f.held += size(m)
 	}
 	f.step.Threads = append(f.step.Threads, t)
 	has := map[string]bool{}
@@ -111,6 +122,38 @@ func (f *fetcher) one(ctx context.Context, it item) (err error) {
 	}
 	return nil
 }
+
+func (f *fetcher) keep(m consumers.Message) {
+	f.step.Messages = append(f.step.Messages, m)
+	f.step.Fetched = append(f.step.Fetched, m.ID)
+	f.held += size(m)
+}
+
+// singly fetches the named messages of a thread that is too large to be had whole. When it stops before the end, what it
+// has is stored and not fetched again.
+func (f *fetcher) singly(ctx context.Context, needs []need) error {
+	for _, n := range needs {
+		if f.held > heldLimit {
+			return errSlice
+		}
+		m, err := f.mailbox.GetMessage(ctx, n.messageID)
+		switch fault := consumers.FaultOf(err); {
+		case err == nil:
+			f.worked = true
+			f.keep(m)
+		case ctx.Err() != nil || fault == consumers.Throttled || fault == consumers.AccountFault:
+			return err
+		case fault == consumers.Gone:
+			f.missing(n)
+		default:
+			f.failed(n, err)
+		}
+	}
+	return nil
+}
+
+// size is about what a message holds, bytes.
+func size(m consumers.Message) int { return len(m.Raw) + len(m.Text) + len(m.HTML) }
 
 // missing is for a message that answered 404.
 func (f *fetcher) missing(n need) {

@@ -8,6 +8,7 @@
 //	one new message in a thread that is stored, or that it opens 20  messages.get
 //	two or more new messages in a thread                         40  threads.get
 //	change in a thread that is not stored whole                  40  threads.get
+//	the two above in a thread of more than some megabytes        40  and 20 for each new message, messages.get
 //	label change in a thread that a run is about to fetch         0
 //
 // A fetch that fails goes to the retry list and the cursor moves on: one bad message never holds up the others, and none

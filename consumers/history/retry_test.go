@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,4 +333,35 @@ func (b lackingBox) GetThread(ctx context.Context, id string) (consumers.Thread,
 		t.Messages = slices.DeleteFunc(t.Messages, func(m consumers.Message) bool { return m.ID == b.l.id })
 	}
 	return t, err
+}
+
+// onyx-dot-app/onyx#5948: of a thread that is too large to be fetched whole the named messages are fetched, and a page full of
+// large messages is stored in pieces.
+func TestLargeMailIsStoredInPieces(t *testing.T) {
+	for name, large := range map[string]bool{"thread": true, "messages": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			talk := f.add(1)[0]
+			f.mirror(consumers.RunImport, true)
+			body := strings.Repeat("x", heldLimit/2)
+			for range 6 {
+				m := consumers.Message{Text: body}
+				if large {
+					m.ThreadID = talk.ThreadID
+				}
+				f.box.Add(m)
+			}
+			if large {
+				f.box.LargeThread = 7
+			}
+			expect(t, "first pass", f.handle().Verdict, consumers.Yield().Verdict)
+			for pass := 1; f.handle() != consumers.Done(); pass++ {
+				if pass > 5 {
+					t.Fatal("never done")
+				}
+			}
+			expect(t, "messages.get", f.box.Calls(consumertest.OpGetMessage), 6)
+			f.equal()
+		})
+	}
 }

@@ -131,6 +131,7 @@ func (w *world) toWorker(id string, e Event) error {
 	case "queue trouble":
 		w.queue.trouble(e.Size%30, e.Pick%30, time.Duration(e.Size)*200*time.Millisecond)
 	case "resync":
+		w.expired++ // straight after it history must not be too old either
 		return w.resync(id)
 	default:
 		return errors.New("no such event")
@@ -171,8 +172,8 @@ func (w *world) reconnect(id string) error {
 	return err
 }
 
-// unfinished tells what is left to do. An account that stopped with the alarm of a second expiry is set going again, as its
-// operator would.
+// unfinished tells what is left to do. An account that stopped with the alarm of an expiry straight after a resync is set
+// going again, as its operator would.
 func (w *world) unfinished() error {
 	for id, box := range w.boxes {
 		a, err := w.fixture.Store.Account(w.ctx, id)

@@ -234,6 +234,11 @@ func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, e
 	return t, err
 }
 
+// ThreadOutline implements consumers.Mailbox.
+func (m *mailbox) ThreadOutline(ctx context.Context, id string) (consumers.Thread, error) {
+	return call(ctx, m, consumertest.OpThreadOutline, id, func() (consumers.Thread, error) { return m.box.ThreadOutline(ctx, id) })
+}
+
 // GetMessage implements consumers.Mailbox.
 func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message, error) {
 	msg, err := call(ctx, m, consumertest.OpGetMessage, id, func() (consumers.Message, error) { return m.box.GetMessage(ctx, id) })

@@ -39,7 +39,7 @@ type world struct {
 	queue   *queue
 	workers []*worker
 	most    int // workers at once
-	expired int // events that made history too old
+	expired int // events that made history too old, or began a resync
 }
 
 // worker is one worker process.

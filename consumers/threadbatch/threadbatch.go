@@ -39,6 +39,7 @@ type Handler struct {
 	consumers.Base
 	cfg   Config
 	aside setAside
+	large largeThreads
 }
 
 // New returns the handler.
@@ -73,6 +74,7 @@ func (h *Handler) Handle(ctx context.Context, j consumers.Job) consumers.Outcome
 		return h.Failed(ctx, acct.ID, err)
 	}
 	h.aside.forget(batch.ID)
+	h.large.forgetBatch(batch.ID)
 	return h.goOn(ctx, run)
 }
 
@@ -100,6 +102,8 @@ func (h *Handler) fetch(ctx context.Context, mailbox consumers.Mailbox, b consum
 		}
 		switch {
 		case err == nil:
+		case errors.Is(err, errSlice):
+			return consumers.Yield(), false
 		case errors.Is(err, errStale), errors.Is(err, errNotFound):
 			left.add(h.aside.until(b.ID, id), err)
 		case ctx.Err() != nil || !countable(err):
@@ -153,7 +157,7 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 			err = consumers.Caught(h.Log, b.Account, p)
 		}
 	}()
-	thread, err := mailbox.GetThread(ctx, id)
+	thread, err := h.thread(ctx, mailbox, b, id)
 	if err != nil {
 		switch {
 		case consumers.FaultOf(err) != consumers.Gone:
@@ -167,6 +171,7 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 	if err != nil {
 		return fmt.Errorf("store a thread: %w", err)
 	}
+	h.large.forget(b.ID, id)
 	switch {
 	case complete:
 		return nil
@@ -184,7 +189,7 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 // failure of the store is: if the store as a whole is away, it will not take the count either.
 func countable(err error) bool {
 	fault := consumers.FaultOf(err)
-	return !errors.Is(err, errStale) && !errors.Is(err, errNotFound) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
+	return !errors.Is(err, errSlice) && !errors.Is(err, errStale) && !errors.Is(err, errNotFound) && !consumers.Removed(err) && (fault == consumers.Passing || fault == consumers.Permanent)
 }
 
 // resume is for a batch that is finished already: a crash may have come between its end and what follows from it.

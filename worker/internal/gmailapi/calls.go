@@ -2,6 +2,7 @@ package gmailapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -20,6 +21,9 @@ const (
 	// answerLimit bounds one answer in memory, bytes. A thread has some hundreds of messages at most, and attachments are
 	// not in it; one that is larger is no thread that a mirror could serve either.
 	answerLimit = 256 << 20
+	// threadLimit bounds the answer with a whole thread, bytes: while it is decoded, packed and stored it is in memory about
+	// five times, in every worker slot. What is larger comes message by message.
+	threadLimit = 4 << 20
 )
 
 // mailbox implements consumers.Mailbox. It is stateless and always speaks of "me": the token says whose mailbox it is.
@@ -162,7 +166,10 @@ func changes(r *gmail.History) []consumers.Change {
 // GetThread implements consumers.Mailbox.
 func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, error) {
 	d, err := call(ctx, m, "threads.get", func(ctx context.Context) (decodedThread, error) {
-		body, err := m.get(ctx, "threads/"+url.PathEscape(id))
+		body, err := m.get(ctx, "threads/"+url.PathEscape(id), "full", threadLimit)
+		if errors.Is(err, errTooLarge) {
+			err = consumers.ErrLargeThread
+		}
 		if err != nil {
 			return decodedThread{}, err
 		}
@@ -180,10 +187,30 @@ func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, e
 	return t, nil
 }
 
+// ThreadOutline implements consumers.Mailbox.
+func (m *mailbox) ThreadOutline(ctx context.Context, id string) (consumers.Thread, error) {
+	d, err := call(ctx, m, "threads.get", func(ctx context.Context) (decodedThread, error) {
+		body, err := m.get(ctx, "threads/"+url.PathEscape(id), "minimal", answerLimit)
+		if err != nil {
+			return decodedThread{}, err
+		}
+		return decodeThread(id, body)
+	})
+	if err != nil {
+		return consumers.Thread{}, err
+	}
+	t := consumers.Thread{ID: d.id, HistoryID: d.historyID, Messages: make([]consumers.Message, len(d.messages)), Outline: true}
+	for i := range d.messages {
+		m := d.messages[i].message
+		t.Messages[i] = consumers.Message{ID: m.ID, ThreadID: m.ThreadID, HistoryID: m.HistoryID, Labels: m.Labels}
+	}
+	return t, nil
+}
+
 // GetMessage implements consumers.Mailbox.
 func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message, error) {
 	d, err := call(ctx, m, "messages.get", func(ctx context.Context) (*decoded, error) {
-		body, err := m.get(ctx, "messages/"+url.PathEscape(id))
+		body, err := m.get(ctx, "messages/"+url.PathEscape(id), "full", answerLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -196,9 +223,9 @@ func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message,
 }
 
 // get returns the answer as it came: gmail/v1 drops the bytes that it decodes, and a mirror keeps all that Gmail
-// returned.
-func (m *mailbox) get(ctx context.Context, path string) ([]byte, error) {
-	u := m.endpoint + "gmail/v1/users/me/" + path + "?alt=json&format=full&prettyPrint=false"
+// returned. An answer of more than limit bytes is read no further: errTooLarge.
+func (m *mailbox) get(ctx context.Context, path, format string, limit int64) ([]byte, error) {
+	u := m.endpoint + "gmail/v1/users/me/" + path + "?alt=json&format=" + format + "&prettyPrint=false"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, err
@@ -212,8 +239,8 @@ func (m *mailbox) get(ctx context.Context, path string) ([]byte, error) {
 	if err := googleapi.CheckResponse(resp); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit+1))
-	if err == nil && len(body) > answerLimit {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err == nil && int64(len(body)) > limit {
 		err = errTooLarge
 	}
 	return body, err
@@ -230,14 +257,18 @@ func (m *mailbox) content(ctx context.Context, messageID, attachmentID string) (
 	})
 }
 
-func (m *mailbox) attachment(ctx context.Context, messageID, partID string) ([]byte, error) {
-	parts, err := call(ctx, m, "messages.get", func(ctx context.Context) ([]Part, error) {
-		body, err := m.get(ctx, "messages/"+url.PathEscape(messageID))
+func (m *mailbox) parts(ctx context.Context, messageID string) ([]Part, error) {
+	return call(ctx, m, "messages.get", func(ctx context.Context) ([]Part, error) {
+		body, err := m.get(ctx, "messages/"+url.PathEscape(messageID), "full", answerLimit)
 		if err != nil {
 			return nil, err
 		}
 		return Parts(body)
 	})
+}
+
+func (m *mailbox) attachment(ctx context.Context, messageID, partID string) ([]byte, error) {
+	parts, err := m.parts(ctx, messageID)
 	if err != nil {
 		return nil, err
 	}

@@ -280,6 +280,7 @@ func TestRealMailComesOutAsItWentIn(t *testing.T) {
 
 func (r *rig) requireEqual(m consumers.Message, s gmailsim.Snapshot) {
 	r.Helper()
+	requireClean(r.T, m)
 	parts, err := Parts(m.Raw)
 	if err != nil || len(parts) != len(s.Parts) {
 		r.Errorf("message %s: %d parts, want %d; %v", s.ID, len(parts), len(s.Parts), err)

@@ -100,6 +100,18 @@ func (c *Client) Labeled(ctx context.Context, account, label, pageToken string) 
 	return c.mailbox(account, gmailquota.Maintenance).labeled(ctx, label, pageToken)
 }
 
+// FetchParts returns the nodes of a message as Gmail has it now, for 20 units of class maintenance, with the attachment
+// ids that Content takes. The error is a *consumers.MailboxError.
+func (c *Client) FetchParts(ctx context.Context, account, messageID string) ([]Part, error) {
+	return c.mailbox(account, gmailquota.Maintenance).parts(ctx, messageID)
+}
+
+// Content returns the decoded bytes of a part by the attachment id that FetchParts gave, for 20 units of class
+// maintenance. The error is a *consumers.MailboxError.
+func (c *Client) Content(ctx context.Context, account, messageID, attachmentID string) ([]byte, error) {
+	return c.mailbox(account, gmailquota.Maintenance).content(ctx, messageID, attachmentID)
+}
+
 // CloseIdle closes connections that are not in use.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,9 @@ func FuzzDecode(f *testing.F) {
 	for _, p := range []part{
 		leaf("text/plain", "text/plain; charset=iso-2022-jp", "", "", "\x1b$B"), multipart("mixed", leaf("text/html", "", "", "", "\xff")),
 		{"mimeType": "text/plain", "body": part{"attachmentId": "x"}},
+		leaf("text/plain", "text/plain; charset=x-unknown", "", "", "caf\xe9\x00"), leaf("text/html", "text/html; charset=utf-16", "", "", "\x00\xd8x"),
+		leaf("application/pdf", "", "attachment", "\x00../\xff.pdf", ""), multipart("mixed", leaf("message/rfc822", "", "inline", "", "From: x\n\n")),
+		{"headers": []part{{"name": "Subject", "value": "=?utf-8?b?7aCA?= =?x?q?=00?="}, {"name": "To", "value": "=?iso-8859-1?q?=E9=00?="}}},
 	} {
 		raw, err := json.Marshal(part{"id": "1", "historyId": "5", "snippet": "a&amp;\u0000b", "payload": p})
 		if err != nil {
@@ -192,18 +196,29 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := d.finish()
-		for _, s := range []string{m.Subject, m.From, m.To, m.Cc, m.Text, m.HTML, m.Snippet, m.RFCMessageID} {
-			if !utf8.ValidString(s) || strings.Contains(s, "\x00") {
-				t.Errorf("%q is no clean text", s)
-			}
-		}
-		for _, a := range m.Attachments {
-			if s := a.Filename + a.MIMEType + a.ContentID; !utf8.ValidString(s) || strings.Contains(s, "\x00") {
-				t.Errorf("%q is no clean text", s)
-			}
+		requireClean(t, d.finish())
+		body := slices.Concat([]byte(`{"id":"9","historyId":"5","messages":[{"id":"0","snippet":"before"},`), raw,
+			[]byte(`,{"id":"2","snippet":"after"}]}`))
+		thread, err := decodeThread("9", body)
+		if err != nil || len(thread.messages) != 3 || thread.messages[0].message.Snippet != "before" ||
+			thread.messages[1].message.ID != "1" || thread.messages[2].message.Snippet != "after" {
+			t.Errorf("neighbors are lost: %d messages, %v", len(thread.messages), err)
 		}
 	})
+}
+
+// requireClean holds the columns to be text that any database takes: UTF-8 without NUL.
+func requireClean(t *testing.T, m consumers.Message) {
+	t.Helper()
+	columns := []string{m.Subject, m.From, m.To, m.Cc, m.Text, m.HTML, m.Snippet, m.RFCMessageID}
+	for _, a := range m.Attachments {
+		columns = append(columns, a.Filename, a.MIMEType, a.ContentID)
+	}
+	for _, s := range columns {
+		if !utf8.ValidString(s) || strings.Contains(s, "\x00") {
+			t.Errorf("%q is no clean text", s)
+		}
+	}
 }
 
 // BenchmarkDecodeThread: 20 messages of 8 kB text.

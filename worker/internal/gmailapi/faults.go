@@ -54,6 +54,8 @@ func classify(op string, err error, now time.Time) *consumers.MailboxError {
 		return &consumers.MailboxError{Op: op, Fault: consumers.Permanent, Err: price}
 	case errors.As(err, &answer):
 		return classifyAnswer(op, answer, now)
+	case errors.Is(err, consumers.ErrLargeThread):
+		return &consumers.MailboxError{Op: op, Fault: consumers.Permanent, Err: consumers.ErrLargeThread}
 	case errors.Is(err, errTooLarge):
 		return &consumers.MailboxError{Op: op, Fault: consumers.Permanent, Err: errTooLarge}
 	case errors.As(err, &request):

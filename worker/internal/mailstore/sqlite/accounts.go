@@ -108,7 +108,7 @@ func (s *Store) AddAccount(ctx context.Context, a consumers.Account, token consu
 
 // resume sets a stopped account to the state that its run and cursor say; an active one stays as it is.
 func resume(t *tx, account string) error {
-	n, err := t.exec(`UPDATE accounts SET reason = '', resync_at = 0, state = CASE
+	n, err := t.exec(`UPDATE accounts SET reason = '', state = CASE
 			COALESCE((SELECT kind FROM runs WHERE account_id = accounts.id AND finished_at = 0), '')
 			WHEN 'import' THEN 'importing' WHEN 'resync' THEN 'resyncing'
 			ELSE CASE WHEN cursor_history_id = ? THEN 'importing' ELSE 'live' END END
@@ -140,7 +140,8 @@ func (s *Store) SetState(ctx context.Context, account string, state consumers.St
 		if state.Active() {
 			return release(t, account)
 		}
-		return nil
+		_, err := t.exec(`UPDATE accounts SET resync_at = 0 WHERE id = ?`, account)
+		return err
 	})
 	return changed && err == nil, err
 }

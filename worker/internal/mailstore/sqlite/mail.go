@@ -87,8 +87,12 @@ func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed
 	}
 	for i := range rows {
 		rows[i].ThreadID = thread.ID
-		_, known := have[rows[i].ID]
-		if err := t.saveMessage(account, &rows[i], known); err != nil {
+		m, known := have[rows[i].ID]
+		if thread.Outline {
+			if !known || m.history < rows[i].HistoryID {
+				return false, nil
+			}
+		} else if err := t.saveMessage(account, &rows[i], known); err != nil {
 			return false, err
 		}
 		delete(have, rows[i].ID)

@@ -1,0 +1,121 @@
+package threadbatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gmailsync/gmailsync/consumers"
+)
+
+// errSlice ends a handling in the middle of a large thread.
+var errSlice = errors.New("the slice of time is over, in a large thread")
+
+// maxLarge bounds how many outlines are kept.
+const maxLarge = 100
+
+// thread fetches a thread. One that is too large for that comes as its outline, once each of its messages is stored on
+// its own: 40 units for the try, 40 for the outline, 20 for each message. A handling that has to stop in the middle goes
+// on where it was; after a restart, at the cost of another try and outline, since what is stored is not fetched again.
+func (h *Handler) thread(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, id string) (consumers.Thread, error) {
+	outline, known := h.large.get(b.ID, id)
+	if !known {
+		t, err := mailbox.GetThread(ctx, id)
+		if !errors.Is(err, consumers.ErrLargeThread) {
+			return t, err
+		}
+		if outline, err = mailbox.ThreadOutline(ctx, id); err != nil {
+			return outline, err
+		}
+		h.large.keep(b.ID, id, outline)
+	}
+	return h.messages(ctx, mailbox, b, outline)
+}
+
+// messages stores those of an outline that are not stored, one by one: the thread becomes complete with the outline
+// only. A message that is gone meanwhile is left out of it.
+func (h *Handler) messages(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, t consumers.Thread) (consumers.Thread, error) {
+	ids := make([]string, len(t.Messages))
+	for i, m := range t.Messages {
+		ids[i] = m.ID
+	}
+	have, err := h.Store.Messages(ctx, b.Account, ids)
+	if err != nil {
+		return t, err
+	}
+	whole := t
+	whole.Messages = nil
+	for start, stub := time.Now(), 0; stub < len(t.Messages); stub++ {
+		m := t.Messages[stub]
+		if at, stored := have[m.ID]; !stored || at < m.HistoryID {
+			if time.Since(start) >= consumers.Slice {
+				return t, errSlice
+			}
+			got, err := mailbox.GetMessage(ctx, m.ID)
+			if consumers.FaultOf(err) == consumers.Gone && err != nil {
+				if h.aside.notFound(b.ID, t.ID, time.Now()) < maxGone {
+					return t, errNotFound
+				}
+				continue
+			}
+			if err != nil {
+				return t, err
+			}
+			got.ThreadID = t.ID
+			step := consumers.HistoryStep{Messages: []consumers.Message{got}}
+			if err := h.Store.ApplyHistory(ctx, b.Account, step, time.Now()); err != nil {
+				return t, fmt.Errorf("store a message of a large thread: %w", err)
+			}
+		}
+		whole.Messages = append(whole.Messages, m)
+	}
+	return whole, nil
+}
+
+// largeThreads keeps the outlines of the large threads under way, so that a denial in the middle costs no second one. It
+// is in memory only. The zero value is empty; safe for concurrent use.
+type largeThreads struct {
+	mu       sync.Mutex
+	outlines map[largeKey]consumers.Thread
+}
+
+type largeKey struct {
+	batch  int64
+	thread string
+}
+
+func (l *largeThreads) get(batch int64, thread string) (consumers.Thread, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.outlines[largeKey{batch, thread}]
+	return t, ok
+}
+
+func (l *largeThreads) keep(batch int64, thread string, outline consumers.Thread) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.outlines == nil || len(l.outlines) >= maxLarge {
+		l.outlines = map[largeKey]consumers.Thread{}
+	}
+	l.outlines[largeKey{batch, thread}] = outline
+}
+
+// forget ends the memory of a thread whose outline was stored, or turned out to be too old.
+func (l *largeThreads) forget(batch int64, thread string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.outlines, largeKey{batch, thread})
+}
+
+// forgetBatch ends the memory of a batch's threads, also of those that were given up.
+func (l *largeThreads) forgetBatch(batch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.outlines {
+		if k.batch == batch {
+			delete(l.outlines, k)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package threadbatch
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gmailsync/gmailsync/consumers"
+	"github.com/gmailsync/gmailsync/consumers/consumertest"
+)
+
+// newLargeFixture has one thread of n messages that is too large to be fetched whole, the only one of its batch.
+func newLargeFixture(t *testing.T, n int) *fixture {
+	f := newFixture(t, 1, 5)
+	for range n - 1 {
+		f.box.Add(consumers.Message{ThreadID: f.threads[0]})
+	}
+	f.box.LargeThread = n
+	return f
+}
+
+// complete tells whether the thread is, and how many of its messages are stored and live.
+func (f *fixture) complete() (bool, int) {
+	f.Helper()
+	states, err := f.store.Threads(f.Context(), account, f.threads)
+	f.must(err)
+	return states[f.threads[0]].Complete, len(f.store.Live(account))
+}
+
+// onyx-dot-app/onyx#5948, lobu-ai/lobu#3498: a thread that is too large for the memory comes message by message; a denial
+// or the end of a slot's time in the middle fetches nothing twice, and it is complete only at its end.
+func TestLargeThreadIsStoredMessageByMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 40
+		f := newLargeFixture(t, n)
+		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, Skip: 7, Times: 3, Err: errThrottled})
+		f.box.OnCall = func(op, _ string) {
+			if op == consumertest.OpGetMessage {
+				time.Sleep(400 * time.Millisecond)
+			}
+		}
+		expect(t, "verdict", f.handle().Verdict, consumers.VerdictRequeue)
+		whole, stored := f.complete()
+		expect(t, "complete after seven messages", whole, false)
+		expect(t, "stored", stored, 7)
+		f.handleUntilDone()
+		whole, stored = f.complete()
+		expect(t, "complete", whole, true)
+		expect(t, "stored", stored, n)
+		expect(t, "threads.get", f.box.Calls(consumertest.OpGetThread), 1)
+		expect(t, "outlines", f.box.Calls(consumertest.OpThreadOutline), 1)
+		expect(t, "messages.get", f.box.Calls(consumertest.OpGetMessage), n+3)
+	})
+}
+
+// A crash between two messages loses none and fetches none again: the store knows what is there.
+func TestLargeThreadGoesOnAfterACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20
+		f := newLargeFixture(t, n)
+		f.box.Inject(consumertest.Fault{Op: consumertest.OpGetMessage, Skip: 11, Times: 1, Err: errThrottled})
+		expect(t, "verdict", f.handle().Verdict, consumers.VerdictRequeue)
+		f.handler = New(f.handler.Base, f.handler.cfg)
+		f.handleUntilDone()
+		whole, stored := f.complete()
+		expect(t, "complete", whole, true)
+		expect(t, "stored", stored, n)
+		expect(t, "messages.get", f.box.Calls(consumertest.OpGetMessage), n+1)
+	})
+}
+
+// What happens to a large thread while it is being fetched is either in the messages or applied by history afterwards.
+func TestLargeThreadThatChangesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 12
+		f := newLargeFixture(t, n)
+		all, err := f.box.ThreadOutline(t.Context(), f.threads[0])
+		f.must(err)
+		deleted, starred := all.Messages[8].ID, all.Messages[9].ID
+		changed := false
+		f.box.OnCall = func(op, _ string) {
+			if op == consumertest.OpGetMessage && !changed {
+				changed = true
+				f.box.Delete(deleted)
+				f.box.Relabel(starred, []string{"STARRED"}, nil)
+			}
+		}
+		f.handleUntilDone()
+		whole, stored := f.complete()
+		expect(t, "complete", whole, true)
+		expect(t, "stored", stored, n-1)
+		for _, m := range f.store.Live(account) {
+			if m.ID == starred && !slices.Contains(m.Labels, "STARRED") {
+				t.Errorf("labels %v, want the star", m.Labels)
+			}
+		}
+	})
+}
