@@ -30,7 +30,14 @@ type verifyRig struct {
 }
 
 func newVerifyRig(t *testing.T, threads int, prepare func(*rig)) *verifyRig {
-	v := &verifyRig{rig: newRig(t)}
+	t.Helper()
+	return newVerifyRigOn(t, gmailsim.Config{}, threads, prepare)
+}
+
+// newVerifyRigOn is newVerifyRig with settings of the simulator.
+func newVerifyRigOn(t *testing.T, simulated gmailsim.Config, threads int, prepare func(*rig)) *verifyRig {
+	t.Helper()
+	v := &verifyRig{rig: newRigOn(t, simulated)}
 	v.sim.AddAccount(ann)
 	v.refs = v.load(ann, threads)
 	for i := range 3 {
