@@ -7,8 +7,8 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-// repair brings a thread into the mirror as the consumers do, marks what is the mailbox's since then as repaired, and leaves
-// the rest open.
+// repair brings a thread into the mirror as the consumers do, marks what is the mailbox's since then as repaired, and
+// leaves the rest open.
 func (v *verifier) repair(ctx context.Context, c *comparison) error {
 	bring := v.storeThread
 	if c.gone {
@@ -103,7 +103,9 @@ func (v *verifier) buryIfGone(ctx context.Context, m consumers.Message) error {
 
 // bury deletes a message as a history record does that is as old as the row that was read: a newer row stays.
 func (v *verifier) bury(ctx context.Context, m consumers.Message) error {
-	deleted := consumers.Change{HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID}
+	deleted := consumers.Change{
+		HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID,
+	}
 	return v.apply(ctx, consumers.HistoryStep{Changes: []consumers.Change{deleted}})
 }
 
