@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gmailsync/gmailsync/consumers"
@@ -33,7 +34,7 @@ func (v *verifier) repair(ctx context.Context, c *comparison) error {
 		return err
 	}
 	for i, d := range c.differences {
-		c.differences[i].Repaired = !d.InFlight && !left.has(d.MessageID)
+		c.differences[i].Repaired = !d.InFlight && !left.differs(d.MessageID)
 	}
 	return nil
 }
@@ -80,13 +81,9 @@ func (v *verifier) compareStored(ctx context.Context, c *comparison) (*compariso
 	return now, nil
 }
 
-func (c *comparison) has(message string) bool {
-	for _, d := range c.differences {
-		if d.MessageID == message {
-			return true
-		}
-	}
-	return false
+// differs tells that a message differs by more than what is in flight: the worker may store something later meanwhile.
+func (c *comparison) differs(message string) bool {
+	return slices.ContainsFunc(c.differences, func(d Difference) bool { return d.MessageID == message && !d.InFlight })
 }
 
 // buryIfGone deletes a message if its fetch, for 20 units, answers 404.
