@@ -24,8 +24,8 @@ const (
 	slotSleeps = 3 * time.Second        // guard.maxWait's default
 )
 
-// guardedBoxes puts the real guard, with the limits of a new Google project, before the mailboxes. Its buckets are those in
-// the process: the same core as the Redis script's, and sockets would stop the virtual time.
+// guardedBoxes puts the real guard, with the limits of a new Google project, before the mailboxes. Its buckets are those
+// in the process: the same core as the Redis script's, and sockets would stop the virtual time.
 type guardedBoxes struct {
 	boxes consumertest.Mailboxes
 	guard *gmailquota.Guard
@@ -77,7 +77,8 @@ type guardedBox struct {
 
 func guardedCall[T any](ctx context.Context, b *guardedBox, method string, call func() (T, error)) (T, error) {
 	var none T
-	grant, err := b.guard.Acquire(ctx, gmailquota.Request{Account: b.account, Method: method, Class: b.class, MaxWait: slotSleeps})
+	request := gmailquota.Request{Account: b.account, Method: method, Class: b.class, MaxWait: slotSleeps}
+	grant, err := b.guard.Acquire(ctx, request)
 	var denied *gmailquota.DeniedError
 	switch {
 	case errors.As(err, &denied):
@@ -104,6 +105,10 @@ func (b *guardedBox) ListThreads(ctx context.Context, token string) (ThreadPage,
 
 func (b *guardedBox) GetThread(ctx context.Context, id string) (Thread, error) {
 	return guardedCall(ctx, b, "threads.get", func() (Thread, error) { return b.Mailbox.GetThread(ctx, id) })
+}
+
+func (b *guardedBox) ThreadOutline(ctx context.Context, id string) (Thread, error) {
+	return guardedCall(ctx, b, "threads.get", func() (Thread, error) { return b.Mailbox.ThreadOutline(ctx, id) })
 }
 
 func (b *guardedBox) GetMessage(ctx context.Context, id string) (Message, error) {
@@ -156,8 +161,8 @@ func (a *ages) percentile(share float64, accounts ...string) (time.Duration, int
 	return all[min(int(share*float64(len(all))), len(all)-1)], len(all)
 }
 
-// s1t5/mail-archiver#80: one huge mailbox delayed everybody's new mail. While one account imports, at the pace that its quota
-// gives, it and nine others get a mail every second: those are stored within a second, and its own within three.
+// s1t5/mail-archiver#80: one huge mailbox delayed everybody's new mail. While one account imports, at the pace that its
+// quota gives, it and nine others get a mail every second: those are stored within a second, and its own within three.
 // GMAILSYNC_IMPORT=20000 imports as many threads instead of 2,000.
 func TestNewMailIsFreshWhileAnAccountImports(t *testing.T) {
 	threads := 2000
@@ -206,7 +211,8 @@ func TestNewMailIsFreshWhileAnAccountImports(t *testing.T) {
 			half, n := seen.percentile(0.5, c.accounts...)
 			p99, _ := seen.percentile(0.99, c.accounts...)
 			worst, _ := seen.percentile(1, c.accounts...)
-			w.t.Logf("%s: %d mails while %d threads were imported in %s: median %s, p99 %s, worst %s", c.who, n, threads, took, half, p99, worst)
+			w.t.Logf("%s: %d mails while %d threads were imported in %s: median %s, p99 %s, worst %s",
+				c.who, n, threads, took, half, p99, worst)
 			if n < int(took.Seconds())*len(c.accounts)*99/100 || p99 >= c.below {
 				w.t.Errorf("%s: p99 of %d mails %s, want below %s", c.who, n, p99, c.below)
 			}

@@ -23,10 +23,10 @@ type VerifyOptions struct {
 // second, or some seconds where an import is in front of it.
 var lagWaits = []time.Duration{time.Second, 3 * time.Second, 6 * time.Second}
 
-// Verify compares an account's mirror with its mailbox as it was when Verify began, as class maintenance, waiting where the
-// guard says so. Threads whose history ids differ are fetched and compared whole. What changed since it began, or since the
-// worker last read the history, is compared again once a running worker has had time to store it; a change later than the
-// beginning that is still not stored is in flight, and no difference.
+// Verify compares an account's mirror with its mailbox as it was when Verify began, as class maintenance, waiting where
+// the guard says so. Threads whose history ids differ are fetched and compared whole. What changed since it began, or
+// since the worker last read the history, is compared again once a running worker has had time to store it; a change
+// later than the beginning that is still not stored is in flight, and no difference.
 //
 // A repair goes by the store's guards: a row that is newer than what Gmail returned stays. It may run beside a worker.
 func (m *Mirror) Verify(ctx context.Context, account string, opt VerifyOptions) (VerifyResult, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -27,8 +28,8 @@ func (c *comparison) open() bool {
 	return slices.ContainsFunc(c.differences, func(d Difference) bool { return !d.InFlight && d.Kind != Unreadable })
 }
 
-// compare fetches a thread and compares it whole with what is stored of it. The store is read first: what the worker stores
-// between the two is then older than the fetch, and what looks missing or changed is later than the beginning.
+// compare fetches a thread and compares it whole with what is stored of it. The store is read first: what the worker
+// stores between the two is then older than the fetch, and what looks missing or changed is later than the beginning.
 func (v *verifier) compare(ctx context.Context, id string) (*comparison, error) {
 	acct, err := v.store.Account(ctx, v.result.Account)
 	if err != nil {
@@ -39,7 +40,7 @@ func (v *verifier) compare(ctx context.Context, id string) (*comparison, error) 
 		return nil, err
 	}
 	v.result.Fetched++
-	thread, err := insist(ctx, func() (consumers.Thread, error) { return v.mailbox.GetThread(ctx, id) })
+	thread, err := v.fetch(ctx, id)
 	switch fault := consumers.FaultOf(err); {
 	case err == nil:
 		c.thread = thread
@@ -55,6 +56,16 @@ func (v *verifier) compare(ctx context.Context, id string) (*comparison, error) 
 	return c, nil
 }
 
+// fetch returns a thread, of a large one the outline: its content is not compared.
+func (v *verifier) fetch(ctx context.Context, id string) (consumers.Thread, error) {
+	thread, err := insist(ctx, func() (consumers.Thread, error) { return v.mailbox.GetThread(ctx, id) })
+	if errors.Is(err, consumers.ErrLargeThread) {
+		v.result.Fetched++
+		return insist(ctx, func() (consumers.Thread, error) { return v.mailbox.ThreadOutline(ctx, id) })
+	}
+	return thread, err
+}
+
 func (v *verifier) readStored(ctx context.Context, c *comparison) error {
 	list, err := v.store.ThreadMessages(ctx, v.result.Account, c.thread.ID)
 	if err != nil {
@@ -67,8 +78,8 @@ func (v *verifier) readStored(ctx context.Context, c *comparison) error {
 	return nil
 }
 
-// differ finds the differences of a thread. One may be of time only if the mailbox's side is later than the cursor, which the
-// worker has not read yet; and a message that Gmail lacks may have been deleted since it was read.
+// differ finds the differences of a thread. One may be of time only if the mailbox's side is later than the cursor, which
+// the worker has not read yet; and a message that Gmail lacks may have been deleted since it was read.
 func (v *verifier) differ(c *comparison, cursor consumers.HistoryID) {
 	c.differences, c.lags = nil, false
 	mailbox := map[string]bool{}
@@ -77,7 +88,7 @@ func (v *verifier) differ(c *comparison, cursor consumers.HistoryID) {
 		have, ok := c.stored[want.ID]
 		kind := Missing
 		switch {
-		case ok && !sameContent(have, want):
+		case ok && !c.thread.Outline && !sameContent(have, want):
 			c.add(want.ID, Content, false) // no change in the mailbox does that
 			continue
 		case ok && mailstore.LabelText(have.Labels) == mailstore.LabelText(want.Labels):
@@ -100,7 +111,8 @@ func (v *verifier) differ(c *comparison, cursor consumers.HistoryID) {
 }
 
 func (c *comparison) add(message string, kind DifferenceKind, inFlight bool) {
-	c.differences = append(c.differences, Difference{ThreadID: c.thread.ID, MessageID: message, Kind: kind, InFlight: inFlight})
+	d := Difference{ThreadID: c.thread.ID, MessageID: message, Kind: kind, InFlight: inFlight}
+	c.differences = append(c.differences, d)
 }
 
 func sortedIDs(messages map[string]consumers.Message) []string {
@@ -112,8 +124,8 @@ func sortedIDs(messages map[string]consumers.Message) []string {
 	return ids
 }
 
-// sameContent compares what never changes in a message: the columns but its labels, and the parts as Gmail returned them, but
-// for the attachment ids, which differ from fetch to fetch.
+// sameContent compares what never changes in a message: the columns but its labels, and the parts as Gmail returned them,
+// but for the attachment ids, which differ from fetch to fetch.
 func sameContent(have, want consumers.Message) bool {
 	haveParts, haveErr := gmailapi.Parts(have.Raw)
 	wantParts, wantErr := gmailapi.Parts(want.Raw)

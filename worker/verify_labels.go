@@ -7,7 +7,8 @@ import (
 	"github.com/gmailsync/gmailsync/worker/internal/gmailapi"
 )
 
-// compareLabels lists the messages of each label and adds to differ the threads of messages that have it on one side only.
+// compareLabels lists the messages of each label and adds to differ the threads of messages that have it on one side
+// only.
 func (v *verifier) compareLabels(ctx context.Context, differ map[string]bool) error {
 	labels, err := insist(ctx, func() ([]consumers.Label, error) { return v.mailbox.Labels(ctx) })
 	if err != nil {

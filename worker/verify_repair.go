@@ -2,23 +2,20 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-// repair brings a thread into the mirror as the consumers do, marks what is the mailbox's since then as repaired, and leaves
-// the rest open.
+// repair brings a thread into the mirror as the consumers do, marks what is the mailbox's since then as repaired, and
+// leaves the rest open.
 func (v *verifier) repair(ctx context.Context, c *comparison) error {
+	bring := v.storeThread
 	if c.gone {
-		for _, d := range c.differences {
-			if !d.InFlight {
-				if err := v.bury(ctx, c.stored[d.MessageID]); err != nil {
-					return err
-				}
-			}
-		}
-	} else if err := v.store.ApplyHistory(ctx, v.result.Account, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}}, time.Now()); err != nil {
+		bring = v.buryThread
+	}
+	if err := bring(ctx, c); err != nil {
 		return err
 	}
 	left, err := v.compareStored(ctx, c)
@@ -37,7 +34,39 @@ func (v *verifier) repair(ctx context.Context, c *comparison) error {
 		return err
 	}
 	for i, d := range c.differences {
-		c.differences[i].Repaired = !d.InFlight && !left.has(d.MessageID)
+		c.differences[i].Repaired = !d.InFlight && !left.differs(d.MessageID)
+	}
+	return nil
+}
+
+// storeThread stores a thread as it was fetched; of an outline first the messages that differ, for 20 units each.
+func (v *verifier) storeThread(ctx context.Context, c *comparison) error {
+	for _, d := range c.differences {
+		if !c.thread.Outline || d.Kind == Extra {
+			continue
+		}
+		m, err := insist(ctx, func() (consumers.Message, error) { return v.mailbox.GetMessage(ctx, d.MessageID) })
+		if err == nil {
+			err = v.apply(ctx, consumers.HistoryStep{Messages: []consumers.Message{m}})
+		} else if fault := consumers.FaultOf(err); fault == consumers.Gone || fault == consumers.Permanent {
+			continue // it stays open
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return v.apply(ctx, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}})
+}
+
+// buryThread deletes what is stored of a thread that the list does not name and whose fetch answered 404.
+func (v *verifier) buryThread(ctx context.Context, c *comparison) error {
+	for _, d := range c.differences {
+		if d.InFlight {
+			continue
+		}
+		if err := v.bury(ctx, c.stored[d.MessageID]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -52,13 +81,9 @@ func (v *verifier) compareStored(ctx context.Context, c *comparison) (*compariso
 	return now, nil
 }
 
-func (c *comparison) has(message string) bool {
-	for _, d := range c.differences {
-		if d.MessageID == message {
-			return true
-		}
-	}
-	return false
+// differs tells that a message differs by more than what is in flight: the worker may store something later meanwhile.
+func (c *comparison) differs(message string) bool {
+	return slices.ContainsFunc(c.differences, func(d Difference) bool { return d.MessageID == message && !d.InFlight })
 }
 
 // buryIfGone deletes a message if its fetch, for 20 units, answers 404.
@@ -75,6 +100,12 @@ func (v *verifier) buryIfGone(ctx context.Context, m consumers.Message) error {
 
 // bury deletes a message as a history record does that is as old as the row that was read: a newer row stays.
 func (v *verifier) bury(ctx context.Context, m consumers.Message) error {
-	deleted := consumers.Change{HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID}
-	return v.store.ApplyHistory(ctx, v.result.Account, consumers.HistoryStep{Changes: []consumers.Change{deleted}}, time.Now())
+	deleted := consumers.Change{
+		HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID,
+	}
+	return v.apply(ctx, consumers.HistoryStep{Changes: []consumers.Change{deleted}})
+}
+
+func (v *verifier) apply(ctx context.Context, s consumers.HistoryStep) error {
+	return v.store.ApplyHistory(ctx, v.result.Account, s, time.Now())
 }

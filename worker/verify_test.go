@@ -20,7 +20,8 @@ import (
 
 const ann = "ann@example.com"
 
-// verifyRig is a mirror of one simulated mailbox, imported whole, with no worker on it. The first three threads have a reply.
+// verifyRig is a mirror of one simulated mailbox, imported whole, with no worker on it. The first three threads have a
+// reply.
 type verifyRig struct {
 	*rig
 	refs    []gmailsim.MessageRef
@@ -30,7 +31,14 @@ type verifyRig struct {
 }
 
 func newVerifyRig(t *testing.T, threads int, prepare func(*rig)) *verifyRig {
-	v := &verifyRig{rig: newRig(t)}
+	t.Helper()
+	return newVerifyRigOn(t, gmailsim.Config{}, threads, prepare)
+}
+
+// newVerifyRigOn is newVerifyRig with settings of the simulator.
+func newVerifyRigOn(t *testing.T, simulated gmailsim.Config, threads int, prepare func(*rig)) *verifyRig {
+	t.Helper()
+	v := &verifyRig{rig: newRigOn(t, simulated)}
 	v.sim.AddAccount(ann)
 	v.refs = v.load(ann, threads)
 	for i := range 3 {
@@ -59,8 +67,9 @@ func (v *verifyRig) alone() {
 }
 
 func replyTo(i int) []byte {
-	return fmt.Appendf(nil, "From: c@example.com\r\nTo: a@example.com\r\nSubject: Re: subject %d\r\nMessage-ID: <r%d@example.com>\r\n"+
-		"In-Reply-To: <m%d@example.com>\r\nReferences: <m%d@example.com>\r\nDate: Mon, 2 Nov 2026 11:00:00 +0000\r\n\r\nReply %d.\r\n", i, i, i, i, i)
+	return fmt.Appendf(nil, "From: c@example.com\r\nTo: a@example.com\r\nSubject: Re: subject %[1]d\r\n"+
+		"Message-ID: <r%[1]d@example.com>\r\nIn-Reply-To: <m%[1]d@example.com>\r\nReferences: <m%[1]d@example.com>\r\n"+
+		"Date: Mon, 2 Nov 2026 11:00:00 +0000\r\n\r\nReply %[1]d.\r\n", i)
 }
 
 // damage changes the store behind everybody's back.
@@ -120,13 +129,15 @@ func TestVerifyRepairsADamagedMirror(t *testing.T) {
 			kinds:  "missing",
 		},
 		"a thread is there that was deleted": {
-			damage: []string{copyMessage(one, ghost2, ghost2, "history_id"), `INSERT INTO threads (account_id, id, history_id, snapshot_history_id, complete, message_count)
+			damage: []string{copyMessage(one, ghost2, ghost2, "history_id"),
+				`INSERT INTO threads (account_id, id, history_id, snapshot_history_id, complete, message_count)
 				SELECT account_id, '` + ghost2 + `', history_id, snapshot_history_id, 1, 1 FROM threads WHERE id = '` + one + `'`},
 			kinds: "extra",
 		},
 		"a message is missing and its thread looks old": {
-			damage: []string{"DELETE FROM messages WHERE id = '" + reply + "'", "UPDATE threads SET history_id = '00000000000000000001' WHERE id = '" + two + "'"},
-			kinds:  "missing",
+			damage: []string{"DELETE FROM messages WHERE id = '" + reply + "'",
+				"UPDATE threads SET history_id = '00000000000000000001' WHERE id = '" + two + "'"},
+			kinds: "missing",
 		},
 		"a message is missing": {
 			damage: []string{"DELETE FROM messages WHERE id = '" + reply + "'"},
@@ -159,11 +170,13 @@ func TestVerifyRepairsADamagedMirror(t *testing.T) {
 			shows:  VerifyOptions{Deep: all}, hidden: true, kinds: "content",
 		},
 		"what Gmail returned is damaged": {
-			damage: []string{"UPDATE messages SET raw = (SELECT raw FROM messages WHERE id = '" + one + "') WHERE id = '" + two + "'"},
-			shows:  VerifyOptions{Deep: all}, hidden: true, kinds: "content",
+			damage: []string{"UPDATE messages SET raw = (SELECT raw FROM messages WHERE id = '" + one + "')" +
+				" WHERE id = '" + two + "'"},
+			shows: VerifyOptions{Deep: all}, hidden: true, kinds: "content",
 		},
 		"an attachment is there that never was": {
-			damage: []string{`INSERT INTO attachments (account_id, message_id, part_id, filename, mime_type, content_id, inline, size)
+			damage: []string{`INSERT INTO attachments
+				(account_id, message_id, part_id, filename, mime_type, content_id, inline, size)
 				SELECT account_id, id, '7', 'a.txt', 'text/plain', '', 0, 1 FROM messages WHERE id = '` + one + "'"},
 			shows: VerifyOptions{Deep: all}, hidden: true, kinds: "content",
 		},
@@ -204,8 +217,9 @@ func TestRepairDeletesOnlyWhatIsGone(t *testing.T) {
 	v := newVerifyRig(t, 5, nil)
 	v.alone()
 	v.damage("UPDATE threads SET history_id = '00000000000000000001'")
-	v.sim.AddFault(gmailsim.Fault{Method: "threads.get", ID: v.refs[3].ThreadID, Status: 404, Reason: "notFound", Times: -1})
-	v.sim.AddFault(gmailsim.Fault{Method: "threads.get", ID: v.refs[4].ThreadID, Status: 400, Reason: "invalidArgument", Times: -1})
+	for status, ref := range map[int]gmailsim.MessageRef{404: v.refs[3], 400: v.refs[4]} {
+		v.sim.AddFault(gmailsim.Fault{Method: "threads.get", ID: ref.ThreadID, Status: status, Times: -1})
+	}
 	r := v.verify(VerifyOptions{Repair: true})
 	if r.Extra != 0 || r.InFlight != 1 || r.Unreadable != 1 || r.Equal() || r.Repaired != 0 {
 		t.Errorf("%+v, want one in flight and one unreadable", r)
@@ -213,6 +227,32 @@ func TestRepairDeletesOnlyWhatIsGone(t *testing.T) {
 	v.sim.ClearFaults()
 	if r := v.verify(VerifyOptions{Deep: all}); !r.Equal() || r.Found() != 0 {
 		t.Errorf("afterwards: %+v", r)
+	}
+}
+
+// A thread that is too large for one answer is compared and repaired message by message.
+func TestVerifyRepairsALargeThread(t *testing.T) {
+	line := strings.Repeat("A line of some length, of which there are many.\r\n", 2000)
+	v := newVerifyRig(t, 4, func(r *rig) {
+		for i := range 60 {
+			reply := strings.Replace(string(replyTo(3)), "<r3@", fmt.Sprintf("<r3-%d@", i), 1) + line
+			_, err := r.sim.Load(ann, []byte(reply))
+			r.must(err)
+		}
+	})
+	v.alone()
+	thread := v.refs[3].ThreadID
+	v.damage("DELETE FROM messages WHERE id = (SELECT max(id) FROM messages WHERE thread_id = '"+thread+"')",
+		"UPDATE messages SET label_ids = '[]' WHERE id = (SELECT min(id) FROM messages WHERE thread_id = '"+thread+"')",
+		copyMessage(thread, "0000000000000abc", thread, "history_id"))
+	if r := v.verify(VerifyOptions{Deep: all}); r.Missing != 1 || r.Extra != 1 || r.Different != 1 {
+		t.Errorf("found: %s", kinds(r))
+	}
+	if r := v.verify(VerifyOptions{Deep: all, Repair: true}); !r.Equal() || r.Repaired != 3 {
+		t.Errorf("repair: %+v", r)
+	}
+	if r := v.verify(VerifyOptions{Deep: all, Labels: true}); r.Found() != 0 {
+		t.Errorf("after the repair: %+v", r)
 	}
 }
 
@@ -273,8 +313,8 @@ func (c *classes) Acquire(ctx context.Context, r gmailquota.Request) (*gmailquot
 	return c.Guard.Acquire(ctx, r)
 }
 
-// What happens between the listing and the fetches is in flight: without a worker it is told as that and no difference; with
-// one it is compared again until it is stored.
+// What happens between the listing and the fetches is in flight: without a worker it is told as that and no difference;
+// with one it is compared again until it is stored.
 func TestChangesDuringVerifyAreNoDifferences(t *testing.T) {
 	for name, running := range map[string]bool{"beside a worker": true, "without a worker": false} {
 		t.Run(name, func(t *testing.T) {
@@ -324,9 +364,9 @@ func (v *verifyRig) disturb() {
 // A verify that ends with its context does so while it waits for the worker.
 func TestVerifyEndsWithItsContext(t *testing.T) {
 	v := newVerifyRig(t, 4, nil)
-	v.damage("DELETE FROM messages WHERE id = '"+v.refs[3].ID+"'", copyMessage(v.refs[1].ID, "0000000000000abc", v.refs[1].ID, "history_id"))
+	v.damage(copyMessage(v.refs[1].ID, "0000000000000abc", v.refs[1].ID, "history_id"))
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
+	time.AfterFunc(200*time.Millisecond, cancel) // the message that Gmail lacks is looked at again for ten seconds
 	if _, err := v.worker.mirror.Verify(ctx, v.id, VerifyOptions{Deep: all}); err == nil {
 		t.Error("no error")
 	}

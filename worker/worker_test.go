@@ -43,13 +43,20 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOn(t, gmailsim.Config{})
+}
+
+// newRigOn is newRig with settings of the simulator.
+func newRigOn(t *testing.T, simulated gmailsim.Config) *rig {
+	t.Helper()
 	push, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := gmailsim.New(gmailsim.Config{Push: []gmailsim.PushTarget{
+	simulated.Push = []gmailsim.PushTarget{
 		{URL: "http://" + push.Addr().String() + "/", Audience: audience, ServiceAccount: sender},
-	}})
+	}
+	sim, err := gmailsim.New(simulated)
 	if err != nil {
 		t.Fatal(err)
 	}

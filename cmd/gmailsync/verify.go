@@ -95,14 +95,15 @@ func (a *app) verify(ctx context.Context, m *worker.Mirror, account string, opt 
 
 // verifyOptions leaves the repair of a mirror that is being filled to the run that does it.
 func (a *app) verifyOptions(acc worker.AccountStatus, opt worker.VerifyOptions) worker.VerifyOptions {
-	switch {
-	case acc.Live():
-	case opt.Repair && acc.State.Active():
-		opt.Repair = false
-		fmt.Fprintf(a.stderr, "gmailsync: account %s is %s: its mirror is not complete yet, and is not repaired but by the worker\n", acc.ID, acc.State)
-	default:
-		fmt.Fprintf(a.stderr, "gmailsync: account %s is %s: its mirror is not complete yet\n", acc.ID, acc.State)
+	if acc.Live() {
+		return opt
 	}
+	note := "its mirror is not complete yet"
+	if opt.Repair && acc.State.Active() {
+		opt.Repair = false
+		note += ", and is completed by the worker only"
+	}
+	fmt.Fprintf(a.stderr, "gmailsync: account %s is %s: %s\n", acc.ID, acc.State, note)
 	return opt
 }
 

@@ -43,7 +43,8 @@ func TestVerifyTellsByItsExitCode(t *testing.T) {
 		t.Errorf("repair: exit %d, %s", code, out)
 	}
 	var results []worker.VerifyResult
-	if err := json.Unmarshal([]byte(mustCommand(t, "verify", "-c", config, "--labels", "--deep=1000", "--json")), &results); err != nil {
+	out = mustCommand(t, "verify", "-c", config, "--labels", "--deep=1000", "--json")
+	if err := json.Unmarshal([]byte(out), &results); err != nil {
 		t.Fatal(err)
 	}
 	if len(results) != 1 || results[0].Found() != 0 || results[0].Sampled != results[0].Threads {
