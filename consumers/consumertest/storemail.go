@@ -42,13 +42,16 @@ func (a *account) whole(threadID string) bool {
 	return true
 }
 
-// save stores a message unless its row is newer.
+// save stores a message unless its row is newer, of one outside the scope its ids and labels only.
 func (a *account) save(m consumers.Message) {
 	if old := a.messages[m.ID]; old != nil && old.HistoryID > m.HistoryID {
 		return
 	}
 	m.Labels = slices.Compact(slices.Sorted(slices.Values(m.Labels)))
 	a.messages[m.ID] = &message{Message: m}
+	if !a.rule.Has(m.Labels) {
+		a.messages[m.ID] = stub(m)
+	}
 }
 
 // delete leaves a row without content.
@@ -71,7 +74,7 @@ func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 		in[m.ID] = true
 	}
 	for id, m := range a.messages {
-		if m.ThreadID == snapshot.ID && !in[id] && !m.deleted && m.HistoryID <= snapshot.HistoryID {
+		if m.ThreadID == snapshot.ID && !in[id] && (!m.deleted || m.outside) && m.HistoryID <= snapshot.HistoryID {
 			a.delete(snapshot.ID, id, snapshot.HistoryID)
 		}
 	}
@@ -114,7 +117,7 @@ func (s *Store) Messages(ctx context.Context, id string, ids []string) (map[stri
 	have := map[string]consumers.HistoryID{}
 	err := s.inAccount(ctx, "Messages", id, func(a *account) error {
 		for _, id := range ids {
-			if m := a.messages[id]; m != nil {
+			if m := a.messages[id]; m != nil && !(m.outside && a.fetches[id].HistoryID > m.HistoryID) {
 				have[id] = m.HistoryID
 			}
 		}
@@ -182,6 +185,7 @@ func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.Hist
 		}
 		a.saveFetched(step)
 		marks := a.applyChanges(step)
+		a.crossings(marks)
 		a.applyGone(step, marks)
 		a.updateRetries(step)
 		a.writeWants(step, marks, now)
@@ -212,8 +216,10 @@ func (a *account) saveFetched(step consumers.HistoryStep) {
 
 // mark is the newest record that needs a message stored which is not.
 type mark struct {
-	at     consumers.HistoryID
-	thread string
+	at      consumers.HistoryID
+	thread  string
+	added   bool // no mere label change of a message that was never stored
+	entered bool // the message came inside the scope
 }
 
 // applyChanges applies records that are not older than the rows they name.
@@ -232,9 +238,10 @@ func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
 		case c.Kind == consumers.MessageDeleted:
 			a.delete(threadID, c.MessageID, c.HistoryID)
 			delete(marks, c.MessageID)
-		case m == nil || m.deleted && c.HistoryID > m.HistoryID:
-			marks[c.MessageID] = &mark{c.HistoryID, threadID}
-		case m.deleted:
+		case m == nil || m.deleted && !m.outside && c.HistoryID > m.HistoryID:
+			added := m != nil || c.Kind == consumers.MessageAdded || marks[c.MessageID] != nil && marks[c.MessageID].added
+			marks[c.MessageID] = &mark{at: c.HistoryID, thread: threadID, added: added}
+		case m.deleted && !m.outside:
 		case c.Kind == consumers.LabelsAdded:
 			m.HistoryID = c.HistoryID
 			m.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Labels, c.Labels))))
@@ -244,6 +251,19 @@ func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
 		}
 	}
 	return marks
+}
+
+// crossings acts on the messages that label changes took out of the scope or into it.
+func (a *account) crossings(marks map[string]*mark) {
+	for id, m := range a.messages {
+		switch inside := a.rule.Has(m.Labels); {
+		case !m.deleted && !inside:
+			a.messages[id] = stub(m.Message)
+		case m.outside && inside:
+			delete(a.messages, id)
+			marks[id] = &mark{at: m.HistoryID, thread: m.ThreadID, added: true, entered: true}
+		}
+	}
 }
 
 // applyGone stores as deleted what history named and what is not there.
@@ -298,8 +318,11 @@ func (a *account) writeWants(step consumers.HistoryStep, marks map[string]*mark,
 		}
 		r := a.active
 		open := r != nil && r.threads[mark.thread] != nil && r.threads[mark.thread].state == "open"
-		if open || slices.Contains(step.Fetched, id) {
+		if open || slices.Contains(step.Fetched, id) && !mark.entered {
 			th.wantMessage(id, mark.at)
+			continue
+		}
+		if a.rule.Query != "" && !mark.added {
 			continue
 		}
 		a.fetches[id] = consumers.Fetch{MessageID: id, ThreadID: mark.thread, HistoryID: mark.at, Due: now,

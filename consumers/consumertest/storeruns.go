@@ -61,25 +61,29 @@ func (s *Store) StartRun(ctx context.Context, id string, kind consumers.RunKind,
 	started := false
 	err := s.inAccount(ctx, "StartRun", id, func(a *account) error {
 		if started = a.active == nil; started {
-			a.active = &run{
-				Run: consumers.Run{ID: s.newRunID(), Account: id, Kind: kind}, due: now,
-				threads: map[string]*runThread{}, batches: map[int64]*batch{},
-			}
-			s.runs[a.active.ID] = a.active
-			if kind == consumers.RunResync {
-				a.ResyncAt = now
-			}
-			if a.State.Active() {
-				a.State, a.Reason = consumers.Importing, ""
-				if kind == consumers.RunResync {
-					a.State = consumers.Resyncing
-				}
-			}
+			s.startRun(a, kind, now)
 		}
 		got = a.active.view()
 		return nil
 	})
 	return got, started, err
+}
+
+func (s *Store) startRun(a *account, kind consumers.RunKind, now time.Time) {
+	a.active = &run{
+		Run: consumers.Run{ID: s.newRunID(), Account: a.ID, Kind: kind}, due: now,
+		threads: map[string]*runThread{}, batches: map[int64]*batch{},
+	}
+	s.runs[a.active.ID] = a.active
+	if kind == consumers.RunResync {
+		a.ResyncAt = now
+	}
+	if a.State.Active() {
+		a.State, a.Reason = consumers.Importing, ""
+		if kind == consumers.RunResync {
+			a.State = consumers.Resyncing
+		}
+	}
 }
 
 // ActiveRun implements consumers.Store.
@@ -148,7 +152,7 @@ func (s *Store) Relist(ctx context.Context, runID, pageToken string) error {
 // between the old cursor and the baseline are still unknown.
 func (a *account) current(r *run, ref consumers.ThreadRef) bool {
 	th := a.threads[ref.ID]
-	return th != nil && a.whole(ref.ID) && a.liveIn(ref.ID) > 0 &&
+	return th != nil && a.whole(ref.ID) && (a.liveIn(ref.ID) > 0 || a.outsideIn(ref.ID)) &&
 		(th.snapshot == ref.HistoryID || th.history == ref.HistoryID && ref.HistoryID <= r.Baseline)
 }
 
@@ -172,6 +176,9 @@ func (s *Store) QueueAbsent(ctx context.Context, runID string, batchSize int) (i
 	err := s.inRun(ctx, "QueueAbsent", runID, func(a *account, r *run) error {
 		if r.Kind != consumers.RunResync || !r.Listed || r.AbsentQueued {
 			return nil
+		}
+		if a.rule.Query != "" {
+			a.removeAbsent(r)
 		}
 		var absent []string
 		for id := range a.threads {
@@ -260,7 +267,7 @@ func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumer
 func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.inBatch(ctx, "ThreadGone", b, func(a *account, r *run) error {
 		for _, m := range a.messages {
-			if m.ThreadID == threadID && !m.deleted {
+			if m.ThreadID == threadID && (!m.deleted || m.outside) {
 				a.delete(threadID, m.ID, m.HistoryID)
 			}
 		}

@@ -121,7 +121,7 @@ func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID stri
 			return err
 		}
 		for id, m := range stored {
-			if m.deleted {
+			if m.deleted && !m.outside {
 				continue
 			}
 			if err := t.deleteMessage(b.Account, threadID, id, m.history); err != nil {
