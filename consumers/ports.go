@@ -211,7 +211,7 @@ type Store interface {
 	FinishRun(ctx context.Context, run string, now time.Time) (bool, error)
 
 	// Messages tells which of these messages are stored, deleted ones and those outside the scope included, with their
-	// history ids. One outside that is on the retry list for a newer record is left out: it may be inside.
+	// history ids. One that is not deleted and on the retry list for a newer record is left out: it is to be fetched again.
 	Messages(ctx context.Context, account string, ids []string) (map[string]HistoryID, error)
 	// Threads tells what is known of these threads; one that is missing is not known.
 	Threads(ctx context.Context, account string, ids []string) (map[string]ThreadState, error)

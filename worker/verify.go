@@ -39,6 +39,10 @@ func (m *Mirror) verify(ctx context.Context, account string) (VerifyResult, erro
 	if err != nil {
 		return r, err
 	}
+	scope, err := m.store.Scope(ctx, account)
+	if err != nil {
+		return r, err
+	}
 	stored, err := m.store.ThreadRefs(ctx, account)
 	if err != nil {
 		return r, err
@@ -57,7 +61,8 @@ func (m *Mirror) verify(ctx context.Context, account string) (VerifyResult, erro
 			return r, fmt.Errorf("compare a thread: %w", err)
 		}
 		r.Fetched++
-		r.compare(t.Messages, messages[id])
+		inside := slices.DeleteFunc(t.Messages, func(m consumers.Message) bool { return !scope.Has(m.Labels) })
+		r.compare(inside, messages[id])
 	}
 	return r, nil
 }

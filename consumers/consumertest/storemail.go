@@ -117,7 +117,7 @@ func (s *Store) Messages(ctx context.Context, id string, ids []string) (map[stri
 	have := map[string]consumers.HistoryID{}
 	err := s.inAccount(ctx, "Messages", id, func(a *account) error {
 		for _, id := range ids {
-			if m := a.messages[id]; m != nil && !(m.outside && a.fetches[id].HistoryID > m.HistoryID) {
+			if m := a.messages[id]; m != nil && (m.deleted && !m.outside || a.fetches[id].HistoryID <= m.HistoryID) {
 				have[id] = m.HistoryID
 			}
 		}
@@ -179,7 +179,7 @@ func (s *Store) HistoryDone(ctx context.Context, id string, now, next time.Time)
 func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.HistoryStep, now time.Time) error {
 	return s.inAccount(ctx, "ApplyHistory", id, func(a *account) error {
 		for _, th := range step.Threads {
-			if a.saveSnapshot(th) && a.active != nil {
+			if a.saveSnapshot(th) && a.active != nil && (a.active.Kind != consumers.RunResync || th.HistoryID > a.active.Baseline) {
 				a.active.settle(th.ID, "stored")
 			}
 		}
@@ -238,7 +238,7 @@ func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
 		case c.Kind == consumers.MessageDeleted:
 			a.delete(threadID, c.MessageID, c.HistoryID)
 			delete(marks, c.MessageID)
-		case m == nil || m.deleted && !m.outside && c.HistoryID > m.HistoryID:
+		case m == nil || m.deleted && !m.outside && c.HistoryID > m.HistoryID, a.hasGap(m, threadID, c):
 			added := m != nil || c.Kind == consumers.MessageAdded || marks[c.MessageID] != nil && marks[c.MessageID].added
 			marks[c.MessageID] = &mark{at: c.HistoryID, thread: threadID, added: added}
 		case m.deleted && !m.outside:
@@ -251,6 +251,17 @@ func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
 		}
 	}
 	return marks
+}
+
+// hasGap tells that changes between a row and the record are unknown: a resync has moved the cursor over them, and has not
+// got to the thread yet.
+func (a *account) hasGap(m *message, threadID string, c consumers.Change) bool {
+	r := a.active
+	if r == nil || r.Kind != consumers.RunResync || m.HistoryID >= r.Baseline || c.HistoryID <= r.Baseline {
+		return false
+	}
+	rt := r.threads[threadID]
+	return rt == nil || rt.state != "stored" && rt.state != "gone"
 }
 
 // crossings acts on the messages that label changes took out of the scope or into it.
@@ -304,7 +315,7 @@ func (a *account) updateRetries(step consumers.HistoryStep) {
 	}
 	maps.DeleteFunc(a.fetches, func(id string, f consumers.Fetch) bool {
 		m := a.messages[id]
-		return m != nil && (!m.deleted || m.HistoryID >= f.HistoryID)
+		return m != nil && m.HistoryID >= f.HistoryID
 	})
 }
 

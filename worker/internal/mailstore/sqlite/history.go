@@ -16,7 +16,7 @@ import (
 func (s *Store) Messages(ctx context.Context, account string, ids []string) (map[string]consumers.HistoryID, error) {
 	have := make(map[string]consumers.HistoryID, len(ids))
 	err := s.rows(ctx, `SELECT m.id, m.history_id FROM json_each(?1) j JOIN messages m ON m.account_id = ?2 AND m.id = j.value
-		WHERE m.outside = 0 OR NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.message_id = m.id AND f.history_id > m.history_id)`,
+		WHERE m.deleted = 1 AND m.outside = 0 OR NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.message_id = m.id AND f.history_id > m.history_id)`,
 		[]any{mailstore.IDList(ids), account}, func(r *sql.Rows) error {
 			var id string
 			var h consumers.HistoryID
@@ -150,7 +150,8 @@ func (a *applying) thread(id string) (*threadRow, error) {
 	return &r, err
 }
 
-// saveThreads stores whole threads; one that the active run still had to fetch is settled there too.
+// saveThreads stores whole threads; one that the active run still had to fetch is settled there too. To a resync that holds
+// of one newer than its baseline only: another may have been fetched before it, and history goes on behind it.
 func (a *applying) saveThreads(rows [][]packed) error {
 	if len(a.step.Threads) == 0 {
 		return nil
@@ -164,7 +165,7 @@ func (a *applying) saveThreads(rows [][]packed) error {
 		if err != nil {
 			return err
 		}
-		if complete && run.ID != "" {
+		if complete && run.ID != "" && (run.Kind != consumers.RunResync || th.HistoryID > run.Baseline) {
 			if err := a.settle(run.ID, th.ID, "stored"); err != nil {
 				return err
 			}
@@ -239,7 +240,11 @@ func (a *applying) applyChanges() error {
 		if m.thread == "" {
 			m.thread = c.ThreadID
 		}
-		m.apply(c)
+		gap, err := a.hasGap(m, c)
+		if err != nil {
+			return err
+		}
+		m.apply(c, gap)
 		th, err := a.thread(m.thread)
 		if err != nil {
 			return err
@@ -249,15 +254,29 @@ func (a *applying) applyChanges() error {
 	return nil
 }
 
+// hasGap tells that changes between a row and the record are unknown: a resync has moved the cursor over them, and has not
+// got to the thread yet.
+func (a *applying) hasGap(m *messageRow, c consumers.Change) (gap bool, err error) {
+	if !m.exists || c.HistoryID <= m.history {
+		return false, nil
+	}
+	err = a.row(`SELECT EXISTS (SELECT 1 FROM runs r WHERE r.account_id = ?1 AND r.finished_at = 0 AND r.kind = 'resync'
+		AND r.baseline_history_id > ?2 AND r.baseline_history_id < ?3 AND NOT EXISTS (SELECT 1 FROM run_threads rt
+			WHERE rt.run_id = r.id AND rt.thread_id = ?4 AND rt.state IN ('stored', 'gone')))`,
+		[]any{a.account, mailstore.HistoryText(m.history), mailstore.HistoryText(c.HistoryID), m.thread}, &gap)
+	return gap, err
+}
+
 // apply changes the row unless it is newer than the record. A record as old as the row is applied: two changes of one
-// record have the same id, and applying one twice changes nothing.
-func (m *messageRow) apply(c consumers.Change) {
+// record have the same id, and applying one twice changes nothing. With a gap between row and record the labels are not
+// known: then the message is to be fetched.
+func (m *messageRow) apply(c consumers.Change, gap bool) {
 	m.named = max(m.named, c.HistoryID)
 	m.added = m.added || c.Kind == consumers.MessageAdded
 	if m.exists && c.HistoryID < m.history {
 		return
 	}
-	live := m.exists && (!m.deleted || m.outside)
+	live := m.exists && (!m.deleted || m.outside) && !gap
 	switch {
 	case c.Kind == consumers.MessageDeleted:
 		*m = messageRow{exists: true, deleted: true, buried: true, history: c.HistoryID, thread: m.thread, named: m.named, fetch: m.fetch}
@@ -406,7 +425,7 @@ func (a *applying) dropFetches() error {
 		}
 	}
 	_, err := a.exec(`DELETE FROM fetches WHERE account_id = ?1 AND EXISTS (SELECT 1 FROM messages m WHERE m.account_id = ?1
-		AND m.id = fetches.message_id AND (m.deleted = 0 OR m.history_id >= fetches.history_id))`, a.account)
+		AND m.id = fetches.message_id AND m.history_id >= fetches.history_id)`, a.account)
 	return err
 }
 
