@@ -59,9 +59,9 @@ type Store struct {
 
 // Scope is the part of each mailbox that is mirrored. A change of it is applied at the next start.
 type Scope struct {
-	Query     string   `yaml:"query"`     // Gmail's search, such as newer_than:1y; a resync removes what it no longer finds, new mail counts as found until then; default "": everything
-	LabelsIn  []string `yaml:"labelsIn"`  // names or ids of labels, one of which a message must have; default none: any message
-	LabelsOut []string `yaml:"labelsOut"` // names or ids of labels, none of which a message may have; default none
+	Query     string   `yaml:"query"`     // Gmail's search, such as newer_than:1y; a resync removes what it no longer finds, new mail counts as found until then; empty: everything
+	LabelsIn  []string `yaml:"labelsIn"`  // names or ids of labels, one of which a message must have; empty: any message
+	LabelsOut []string `yaml:"labelsOut"` // names or ids of labels, none of which a message may have; empty: no rule
 	Spam      bool     `yaml:"spam"`      // messages in spam too; default true
 	Trash     bool     `yaml:"trash"`     // messages in the trash too; default true
 }

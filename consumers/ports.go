@@ -126,6 +126,7 @@ type Fetch struct {
 // HistoryStep is what one transaction of the history consumer stores. Each row is guarded by its history id: an older
 // record never applies over a newer one, so a step may be applied twice.
 type HistoryStep struct {
+	Start    HistoryID // the cursor from where on it was read, before anything was fetched; 0: unknown
 	Changes  []Change  // oldest first
 	Messages []Message // fetched since
 	Threads  []Thread  // fetched whole
@@ -191,8 +192,9 @@ type Store interface {
 	OpenBatches(ctx context.Context, run string, window int, due time.Time) ([]Batch, error)
 	// Batch returns a working batch with the threads still to fetch; ok is false if it is finished or unknown.
 	Batch(ctx context.Context, account string, batch int64) (b Batch, ok bool, err error)
-	// SaveThread stores a snapshot fetched for a batch. Messages older than a stored row leave the row alone; stored
-	// messages that the snapshot lacks become deleted unless they are newer than it. It reports false, and leaves the
+	// SaveThread stores a snapshot fetched for a batch; of a run that is over nothing is stored, by this and the methods about a
+	// batch that follow, since a later run may have looked at the thread before. Messages older than a stored row leave the row alone; stored
+	// messages that the snapshot lacks become deleted unless they are newer than it and the run's baseline. It reports false, and leaves the
 	// thread open, if history has named a change newer than the snapshot. Of an outline it stores which messages there are;
 	// it reports false if one of them is not stored, or older than the outline says.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
@@ -215,7 +217,8 @@ type Store interface {
 	Messages(ctx context.Context, account string, ids []string) (map[string]HistoryID, error)
 	// Threads tells what is known of these threads; one that is missing is not known.
 	Threads(ctx context.Context, account string, ids []string) (map[string]ThreadState, error)
-	// ApplyHistory stores one step. A message that is named, not stored and left to the active run is noted as wanted, so
+	// ApplyHistory stores one step. ErrOvertaken, and nothing is stored, if it was read from a cursor older than the baseline of
+	// a resync: what changed in between is the resync's to find, and it may have looked at the threads before. A message that is named, not stored and left to the active run is noted as wanted, so
 	// that an older snapshot does not count as complete (see SaveThread); its deletion ends that. Where the account's scope
 	// has a query, a message that is not stored and whose labels alone changed is outside.
 	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error

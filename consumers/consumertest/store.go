@@ -37,6 +37,7 @@ type account struct {
 	fetches  map[string]consumers.Fetch
 	dead     []consumers.DeadLetter
 	active   *run
+	resynced consumers.HistoryID // baseline of the last resync
 }
 
 type message struct {

@@ -59,8 +59,9 @@ func (a *account) delete(threadID, id string, at consumers.HistoryID) {
 	a.messages[id] = &message{Message: consumers.Message{ID: id, ThreadID: threadID, HistoryID: at}, deleted: true}
 }
 
-// saveSnapshot stores a whole thread and tells whether it has all that history named.
-func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
+// saveSnapshot stores a whole thread, fetched when the mailbox was past floor, and tells whether it has all that history
+// named.
+func (a *account) saveSnapshot(snapshot consumers.Thread, floor consumers.HistoryID) bool {
 	in := map[string]bool{}
 	for _, m := range snapshot.Messages {
 		if snapshot.Outline {
@@ -74,8 +75,8 @@ func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 		in[m.ID] = true
 	}
 	for id, m := range a.messages {
-		if m.ThreadID == snapshot.ID && !in[id] && (!m.deleted || m.outside) && m.HistoryID <= snapshot.HistoryID {
-			a.delete(snapshot.ID, id, snapshot.HistoryID)
+		if m.ThreadID == snapshot.ID && !in[id] && (!m.deleted || m.outside) && m.HistoryID <= max(snapshot.HistoryID, floor) {
+			a.delete(snapshot.ID, id, max(m.HistoryID, snapshot.HistoryID))
 		}
 	}
 	th := a.thread(snapshot.ID)
@@ -178,8 +179,11 @@ func (s *Store) HistoryDone(ctx context.Context, id string, now, next time.Time)
 // ApplyHistory implements consumers.Store.
 func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.HistoryStep, now time.Time) error {
 	return s.inAccount(ctx, "ApplyHistory", id, func(a *account) error {
+		if step.Start > 0 && step.Start < a.resynced {
+			return consumers.ErrOvertaken
+		}
 		for _, th := range step.Threads {
-			if a.saveSnapshot(th) && a.active != nil && (a.active.Kind != consumers.RunResync || th.HistoryID > a.active.Baseline) {
+			if a.saveSnapshot(th, 0) && a.active != nil {
 				a.active.settle(th.ID, "stored")
 			}
 		}

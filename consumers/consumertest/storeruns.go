@@ -106,6 +106,9 @@ func (s *Store) PinBaseline(ctx context.Context, runID string, baseline consumer
 			return nil
 		}
 		r.Baseline = baseline
+		if r.Kind == consumers.RunResync {
+			a.resynced = max(a.resynced, baseline)
+		}
 		if a.Cursor == 0 || r.Kind == consumers.RunResync {
 			a.Cursor = max(a.Cursor, baseline)
 		}
@@ -241,9 +244,12 @@ func (s *Store) inBatch(ctx context.Context, method string, b consumers.Batch, f
 
 // SaveThread implements consumers.Store.
 func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.Thread, _ time.Time) (bool, error) {
-	complete := false
+	complete := true
 	err := s.inBatch(ctx, "SaveThread", b, func(a *account, r *run) error {
-		if complete = a.saveSnapshot(th); complete {
+		if r.finished {
+			return nil
+		}
+		if complete = a.saveSnapshot(th, r.Baseline); complete {
 			r.settle(th.ID, "stored")
 		}
 		return nil
@@ -254,9 +260,12 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.
 // AcceptThread implements consumers.Store.
 func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumers.Thread, now time.Time) error {
 	return s.inBatch(ctx, "AcceptThread", b, func(a *account, r *run) error {
-		if !a.saveSnapshot(th) {
+		if r.finished {
+			return nil
+		}
+		if !a.saveSnapshot(th, r.Baseline) {
 			a.fetchWanted(th.ID, now)
-			a.saveSnapshot(th)
+			a.saveSnapshot(th, r.Baseline)
 		}
 		r.settle(th.ID, "stored")
 		return nil
@@ -266,6 +275,9 @@ func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumer
 // ThreadGone implements consumers.Store.
 func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.inBatch(ctx, "ThreadGone", b, func(a *account, r *run) error {
+		if r.finished {
+			return nil
+		}
 		for _, m := range a.messages {
 			if m.ThreadID == threadID && (!m.deleted || m.outside) {
 				a.delete(threadID, m.ID, m.HistoryID)

@@ -98,7 +98,7 @@ type pass struct {
 }
 
 func (p *pass) outcome(ctx context.Context, err error) consumers.Outcome {
-	if errors.Is(err, errSlice) {
+	if errors.Is(err, errSlice) || errors.Is(err, consumers.ErrOvertaken) {
 		return consumers.Yield()
 	}
 	return p.Failed(ctx, p.acct.ID, err)

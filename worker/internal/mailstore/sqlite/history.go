@@ -101,6 +101,7 @@ func (s *Store) ApplyHistory(ctx context.Context, account string, step consumers
 		}
 		a.tx = t
 		for _, part := range []func() error{
+			a.mustBeCurrent,
 			func() error { return a.saveThreads(threads) },
 			func() error { return a.saveMessages(messages) },
 			a.loadRows, a.applyChanges, a.applyGone, a.writeRows, a.writeRetries, a.writeWants, a.writeThreads, a.moveCursor,
@@ -141,6 +142,20 @@ type messageRow struct {
 	givenUp         bool // taken off the retry list, and not stored
 }
 
+// mustBeCurrent fails with ErrOvertaken for a step that was read before a resync moved the cursor.
+func (a *applying) mustBeCurrent() error {
+	if a.step.Start == 0 {
+		return nil
+	}
+	var overtaken bool
+	err := a.row(`SELECT EXISTS (SELECT 1 FROM runs WHERE account_id = ? AND kind = 'resync' AND baseline_history_id > ?)`,
+		[]any{a.account, mailstore.HistoryText(a.step.Start)}, &overtaken)
+	if err == nil && overtaken {
+		err = consumers.ErrOvertaken
+	}
+	return err
+}
+
 func (a *applying) thread(id string) (*threadRow, error) {
 	if r, ok := a.threads[id]; ok {
 		return r, nil
@@ -150,8 +165,7 @@ func (a *applying) thread(id string) (*threadRow, error) {
 	return &r, err
 }
 
-// saveThreads stores whole threads; one that the active run still had to fetch is settled there too. To a resync that holds
-// of one newer than its baseline only: another may have been fetched before it, and history goes on behind it.
+// saveThreads stores whole threads; one that the active run still had to fetch is settled there too.
 func (a *applying) saveThreads(rows [][]packed) error {
 	if len(a.step.Threads) == 0 {
 		return nil
@@ -161,11 +175,11 @@ func (a *applying) saveThreads(rows [][]packed) error {
 		return err
 	}
 	for i, th := range a.step.Threads {
-		complete, err := a.saveSnapshot(a.account, th, rows[i])
+		complete, err := a.saveSnapshot(a.account, th, rows[i], 0)
 		if err != nil {
 			return err
 		}
-		if complete && run.ID != "" && (run.Kind != consumers.RunResync || th.HistoryID > run.Baseline) {
+		if complete && run.ID != "" {
 			if err := a.settle(run.ID, th.ID, "stored"); err != nil {
 				return err
 			}

@@ -75,9 +75,10 @@ func (t *tx) threadMessages(account, thread string) (map[string]stored, error) {
 	return have, err
 }
 
-// saveSnapshot stores a thread as it stood at its history id; rows are its packed messages. It tells whether the
+// saveSnapshot stores a thread as it stood at its history id, fetched when the mailbox was past floor; rows are its packed
+// messages. It tells whether the
 // thread is complete with it: nothing is wanted that it is too old for.
-func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed) (bool, error) {
+func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed, floor consumers.HistoryID) (bool, error) {
 	row, _, err := t.thread(account, thread.ID)
 	if err != nil {
 		return false, err
@@ -99,10 +100,10 @@ func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed
 		delete(have, rows[i].ID)
 	}
 	for id, m := range have {
-		if m.deleted && !m.outside || m.history > thread.HistoryID {
+		if m.deleted && !m.outside || m.history > max(thread.HistoryID, floor) {
 			continue
 		}
-		if err := t.deleteMessage(account, thread.ID, id, thread.HistoryID); err != nil {
+		if err := t.deleteMessage(account, thread.ID, id, max(m.history, thread.HistoryID)); err != nil {
 			return false, err
 		}
 	}
