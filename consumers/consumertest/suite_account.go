@@ -19,6 +19,7 @@ var accountTests = map[string]func(*env){
 		_, noAccount["SetState"] = s.SetState(e.ctx, "nobody", consumers.Live, "")
 		noAccount["SetWatch"] = s.SetWatch(e.ctx, "nobody", consumers.Watch{})
 		noAccount["SaveLabels"] = s.SaveLabels(e.ctx, "nobody", nil, now)
+		_, noAccount["SetScope"] = s.SetScope(e.ctx, "nobody", consumers.Scope{NoSpam: true}, now)
 		_, _, noAccount["StartRun"] = s.StartRun(e.ctx, "nobody", consumers.RunImport, now)
 		_, noAccount["ActiveRun"] = s.ActiveRun(e.ctx, "nobody")
 		_, _, noAccount["Batch"] = s.Batch(e.ctx, "nobody", 1)
