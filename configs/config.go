@@ -14,6 +14,7 @@ type Config struct {
 	PubSub    PubSub    `yaml:"pubsub"`
 	Push      Push      `yaml:"push"`
 	Store     Store     `yaml:"store"`
+	Scope     Scope     `yaml:"scope"`
 	Guard     Guard     `yaml:"guard"`
 	Consumers Consumers `yaml:"consumers"`
 	Status    Status    `yaml:"status"`
@@ -54,6 +55,15 @@ type Push struct {
 type Store struct {
 	Path    string `yaml:"path"`    // SQLite file; default gmailsync.db
 	KeyFile string `yaml:"keyFile"` // the key that encrypts tokens; made (mode 0600) if missing; default <path>.key
+}
+
+// Scope is the part of each mailbox that is mirrored. A change of it is applied at the next start.
+type Scope struct {
+	Query     string   `yaml:"query"`     // Gmail's search, such as newer_than:1y; a resync removes what it no longer finds, new mail counts as found until then; empty: everything
+	LabelsIn  []string `yaml:"labelsIn"`  // names or ids of labels, one of which a message must have; empty: any message
+	LabelsOut []string `yaml:"labelsOut"` // names or ids of labels, none of which a message may have; empty: no rule
+	Spam      bool     `yaml:"spam"`      // messages in spam too; default true
+	Trash     bool     `yaml:"trash"`     // messages in the trash too; default true
 }
 
 // Guard is the quota guard. FailOpen is read again when the file changes; everything else needs a restart.
@@ -114,6 +124,7 @@ func Default() Config {
 		PubSub: PubSub{Endpoint: Embedded, Project: "gmailsync", Prefix: "gmailsync"},
 		Push:   Push{CertsURL: "https://www.googleapis.com/oauth2/v3/certs"},
 		Store:  Store{Path: "gmailsync.db"},
+		Scope:  Scope{Spam: true, Trash: true},
 		Guard: Guard{
 			Enabled: true, Project: "gmailsync", PriceList: "2026-05", UserLimit: 6000, ProjectLimit: 1_200_000,
 			UserBurst: 100, Jitter: 200 * time.Millisecond, InFlight: 10,

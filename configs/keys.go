@@ -86,6 +86,14 @@ func setText(field reflect.Value, text string) (allowed string, ok bool) {
 		n, err := parseInt(text)
 		*v = n
 		return "a whole number", err == nil
+	case *[]string:
+		*v = nil
+		for name := range strings.SplitSeq(text, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				*v = append(*v, name)
+			}
+		}
+		return "", true
 	case *map[string]int64:
 		m, ok := parsePrices(text)
 		*v = m

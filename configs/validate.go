@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Resolve returns a copy in which the settings that follow from others are filled in: store.keyFile and
 // guard.projectBurst. Load has done it already.
 func (c Config) Resolve() Config {
 	c.Guard.Prices = maps.Clone(c.Guard.Prices)
+	c.Scope.LabelsIn, c.Scope.LabelsOut = slices.Clone(c.Scope.LabelsIn), slices.Clone(c.Scope.LabelsOut)
 	if c.Store.KeyFile == "" {
 		c.Store.KeyFile = c.Store.Path + ".key"
 	}
@@ -31,6 +33,7 @@ func (c Config) Validate() error {
 	c = c.Resolve()
 	v := &validator{}
 	c.checkServices(v)
+	c.checkScope(v)
 	c.checkGuard(v)
 	c.checkConsumers(v)
 	if v.err != nil {
@@ -96,6 +99,27 @@ func (c Config) checkPush(v *validator) {
 	}
 	if !accountName.MatchString(c.Push.ServiceAccount) {
 		v.fail("push.serviceAccount", c.Push.ServiceAccount, unchecked, "the email address of the push subscription's service account")
+	}
+}
+
+// checkScope refuses a scope that has nothing inside, and a query that would do so in silence.
+func (c Config) checkScope(v *validator) {
+	s := c.Scope
+	if s.Query != strings.TrimSpace(s.Query) || strings.ContainsFunc(s.Query, unicode.IsControl) {
+		v.fail("scope.query", strconv.Quote(s.Query), "", "one line of Gmail's search, without space around it")
+	}
+	for key, names := range map[string][]string{"scope.labelsIn": s.LabelsIn, "scope.labelsOut": s.LabelsOut} {
+		for _, name := range names {
+			if strings.TrimSpace(name) == "" {
+				v.fail(key, strconv.Quote(name), "", "names or ids of labels")
+			}
+		}
+	}
+	for _, name := range s.LabelsIn {
+		out := slices.ContainsFunc(s.LabelsOut, func(o string) bool { return strings.EqualFold(o, name) })
+		if out || name == "SPAM" && !s.Spam || name == "TRASH" && !s.Trash {
+			v.fail("scope.labelsIn", name, "it is both in and out", "labels that scope.labelsOut, scope.spam and scope.trash do not leave out")
+		}
 	}
 }
 

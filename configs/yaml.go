@@ -90,11 +90,35 @@ func (r *reader) value(path string, k key, node ast.Node, where string) error {
 	if k.path() == "guard.prices" {
 		return r.prices(path, k, node, where)
 	}
+	if list, ok := k.field(&r.config).Addr().Interface().(*[]string); ok {
+		return r.list(path, k, list, node, where)
+	}
 	text, ok := scalar(node)
 	if !ok {
 		return &Error{Key: k.path(), Value: valueOf(k.path(), node), Allowed: `one plain value ("" for an empty text); leave the key out for its default`, Where: where}
 	}
 	return r.set(k, text, where)
+}
+
+func (r *reader) list(path string, k key, to *[]string, node ast.Node, where string) error {
+	r.where[k.path()] = where
+	*to = nil
+	if isEmpty(node) {
+		return nil
+	}
+	sequence, ok := node.(*ast.SequenceNode)
+	if !ok {
+		return &Error{Key: k.path(), Value: valueOf(k.path(), node), Allowed: "a list, such as [INBOX, Work]", Where: where}
+	}
+	for _, item := range sequence.Values {
+		text, ok := scalar(item)
+		if !ok {
+			return &Error{Key: k.path(), Value: valueOf(k.path(), item), Allowed: "a list of plain values, such as [INBOX, Work]",
+				Where: lineOf(path, item.GetToken().Position.Line)}
+		}
+		*to = append(*to, text)
+	}
+	return nil
 }
 
 func (r *reader) prices(path string, k key, node ast.Node, where string) error {

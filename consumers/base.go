@@ -19,6 +19,7 @@ type Base struct {
 	Store      Store
 	Queue      Queue
 	Log        *zap.Logger
+	Scope      Scope         // what is mirrored, as configured
 	SweepAfter time.Duration // published work that is not finished is published again after this
 }
 
@@ -53,6 +54,19 @@ func (b Base) stopAccount(ctx context.Context, account string, err error) Outcom
 		}
 	}
 	return b.Halt(ctx, account, state, reason)
+}
+
+// Rescope brings an account's stored scope to the configured one, and reports whether it was another: then what was read of
+// the account is out of date, and a resync may be due.
+func (b Base) Rescope(ctx context.Context, acct Account) (changed bool, err error) {
+	if acct.Scope.Equal(b.Scope) {
+		return false, nil
+	}
+	changed, err = b.Store.SetScope(ctx, acct.ID, b.Scope, time.Now())
+	if changed {
+		b.Log.Info("the scope has changed, the mirror follows", zap.String("account", ShortID(acct.ID)))
+	}
+	return changed, err
 }
 
 // Halt stores that an account waits for somebody to act, says so once, and ends the job.

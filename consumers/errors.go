@@ -79,4 +79,5 @@ var ErrLargeThread = errors.New("the thread is too large to be fetched in one pi
 var (
 	ErrNoAccount = errors.New("no such account")
 	ErrNoRun     = errors.New("no such sync run")
+	ErrOvertaken = errors.New("a resync has overtaken this history step")
 )

@@ -41,7 +41,7 @@ type ThreadRef struct {
 	HistoryID HistoryID
 }
 
-// ThreadPage is one page of threads.list, trash and spam included. An empty Next ends the listing, nothing else does:
+// ThreadPage is one page of threads.list. An empty Next ends the listing, nothing else does:
 // a page may be empty and still have a Next.
 type ThreadPage struct {
 	Threads []ThreadRef

@@ -14,7 +14,8 @@ type Mailbox interface {
 	// Watch asks Gmail to push changes to the configured topic; without a topic it makes no call and returns the zero Watch.
 	Watch(ctx context.Context) (Watch, error)
 	Labels(ctx context.Context) ([]Label, error)
-	// ListThreads returns a page of all threads, trash and spam included, newest first.
+	// ListThreads returns a page of the threads that the configured scope's query finds, newest first: trash and spam
+	// included unless the scope leaves both out.
 	ListThreads(ctx context.Context, pageToken string) (ThreadPage, error)
 	// GetThread's error is ErrLargeThread, of fault Permanent, for a thread of more than some megabytes.
 	GetThread(ctx context.Context, id string) (Thread, error)
@@ -61,6 +62,7 @@ type Account struct {
 	HistoryAt    time.Time // when history was last brought up to date
 	ResyncAt     time.Time // when the last resync started; zero once history was read since, or the account stopped
 	Failed       int       // dead letters
+	Scope        Scope     // what is mirrored, with labels as they were configured
 }
 
 // RunKind says why a run exists.
@@ -124,6 +126,7 @@ type Fetch struct {
 // HistoryStep is what one transaction of the history consumer stores. Each row is guarded by its history id: an older
 // record never applies over a newer one, so a step may be applied twice.
 type HistoryStep struct {
+	Start    HistoryID // the cursor from where on it was read, before anything was fetched; 0: unknown
 	Changes  []Change  // oldest first
 	Messages []Message // fetched since
 	Threads  []Thread  // fetched whole
@@ -153,7 +156,16 @@ type Store interface {
 	// SetState stores why an account stopped or went on. A state that is already set stays unchanged and reports false.
 	SetState(ctx context.Context, account string, s State, reason string) (changed bool, err error)
 	SetWatch(ctx context.Context, account string, w Watch) error
-	SaveLabels(ctx context.Context, account string, labels []Label) error
+	// SaveLabels stores which labels there are. If the account's scope means other labels by its names now, that is a change of
+	// the scope (see SetScope).
+	SaveLabels(ctx context.Context, account string, labels []Label, now time.Time) error
+	// SetScope stores what is mirrored of an account, and reports false if it is stored already. A change is applied to what
+	// is stored: a message that is outside now loses its content, the thread of one that is inside now is not complete. A
+	// resync then follows, in place of the active run, unless the mailbox is about to be listed anyway.
+	//
+	// A message outside the scope is stored with its ids and labels alone, and counts as deleted wherever no other thing is
+	// said. A label change that brings it inside makes it a message that history has named and that is not stored.
+	SetScope(ctx context.Context, account string, s Scope, now time.Time) (changed bool, err error)
 
 	// StartRun returns the account's active run; if there is none it starts one of the given kind, sets the account to
 	// Importing or Resyncing and reports true. Of two concurrent calls one starts it.
@@ -172,15 +184,17 @@ type Store interface {
 	// still the run's PageToken and the run is not Listed. What was listed stays.
 	Relist(ctx context.Context, run, pageToken string) error
 	// QueueAbsent queues, once, each stored thread that a fully Listed resync did not name: fetching it tells whether
-	// it is gone. It reports how many.
+	// it is gone. It reports how many. Where the account's scope has a query such a thread is outside, and removed without
+	// a trace, unless it has changed since the run's baseline.
 	QueueAbsent(ctx context.Context, run string, batchSize int) (int, error)
 	// OpenBatches moves batches from pending to working until window are working, and returns those it moved. They are
 	// due again at due, so that a batch whose job is lost comes back.
 	OpenBatches(ctx context.Context, run string, window int, due time.Time) ([]Batch, error)
 	// Batch returns a working batch with the threads still to fetch; ok is false if it is finished or unknown.
 	Batch(ctx context.Context, account string, batch int64) (b Batch, ok bool, err error)
-	// SaveThread stores a snapshot fetched for a batch. Messages older than a stored row leave the row alone; stored
-	// messages that the snapshot lacks become deleted unless they are newer than it. It reports false, and leaves the
+	// SaveThread stores a snapshot fetched for a batch; of a run that is over nothing is stored, by this and the methods about a
+	// batch that follow, since a later run may have looked at the thread before. Messages older than a stored row leave the row alone; stored
+	// messages that the snapshot lacks become deleted unless they are newer than it and the run's baseline. It reports false, and leaves the
 	// thread open, if history has named a change newer than the snapshot. Of an outline it stores which messages there are;
 	// it reports false if one of them is not stored, or older than the outline says.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
@@ -198,12 +212,15 @@ type Store interface {
 	// Live and its history due at once. It reports whether it did.
 	FinishRun(ctx context.Context, run string, now time.Time) (bool, error)
 
-	// Messages tells which of these messages are stored, deleted ones included, with their history ids.
+	// Messages tells which of these messages are stored, deleted ones and those outside the scope included, with their
+	// history ids. One that is not deleted and on the retry list for a newer record is left out: it is to be fetched again.
 	Messages(ctx context.Context, account string, ids []string) (map[string]HistoryID, error)
 	// Threads tells what is known of these threads; one that is missing is not known.
 	Threads(ctx context.Context, account string, ids []string) (map[string]ThreadState, error)
-	// ApplyHistory stores one step. A message that is named, not stored and left to the active run is noted as wanted, so
-	// that an older snapshot does not count as complete (see SaveThread); its deletion ends that.
+	// ApplyHistory stores one step. ErrOvertaken, and nothing is stored, if it was read from a cursor older than the baseline of
+	// a resync: what changed in between is the resync's to find, and it may have looked at the threads before. A message that is named, not stored and left to the active run is noted as wanted, so
+	// that an older snapshot does not count as complete (see SaveThread); its deletion ends that. Where the account's scope
+	// has a query, a message that is not stored and whose labels alone changed is outside.
 	ApplyHistory(ctx context.Context, account string, s HistoryStep, now time.Time) error
 	// DueFetches returns the retry list's entries that are due, oldest first.
 	DueFetches(ctx context.Context, account string, now time.Time, limit int) ([]Fetch, error)

@@ -44,6 +44,7 @@ type verifier struct {
 	*Mirror
 	opt     VerifyOptions
 	mailbox consumers.Mailbox
+	scope   consumers.Scope
 	began   consumers.HistoryID // the mailbox's when it began: what is later is in flight
 	listed  map[string]consumers.HistoryID
 	result  VerifyResult
@@ -52,6 +53,9 @@ type verifier struct {
 func (v *verifier) run(ctx context.Context) error {
 	var err error
 	if v.mailbox, err = v.gmail.Mailbox(ctx, v.result.Account, gmailquota.Maintenance); err != nil {
+		return err
+	}
+	if v.scope, err = v.store.Scope(ctx, v.result.Account); err != nil {
 		return err
 	}
 	profile, err := insist(ctx, func() (consumers.Profile, error) { return v.mailbox.Profile(ctx) })

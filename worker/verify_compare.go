@@ -56,13 +56,14 @@ func (v *verifier) compare(ctx context.Context, id string) (*comparison, error) 
 	return c, nil
 }
 
-// fetch returns a thread, of a large one the outline: its content is not compared.
+// fetch returns what is in the scope of a thread, of a large one the outline: its content is not compared.
 func (v *verifier) fetch(ctx context.Context, id string) (consumers.Thread, error) {
 	thread, err := insist(ctx, func() (consumers.Thread, error) { return v.mailbox.GetThread(ctx, id) })
 	if errors.Is(err, consumers.ErrLargeThread) {
 		v.result.Fetched++
-		return insist(ctx, func() (consumers.Thread, error) { return v.mailbox.ThreadOutline(ctx, id) })
+		thread, err = insist(ctx, func() (consumers.Thread, error) { return v.mailbox.ThreadOutline(ctx, id) })
 	}
+	thread.Messages = slices.DeleteFunc(thread.Messages, func(m consumers.Message) bool { return !v.scope.Has(m.Labels) })
 	return thread, err
 }
 

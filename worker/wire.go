@@ -70,9 +70,17 @@ func guardKey(field string) string {
 	return "guard." + strings.ToLower(field[:1]) + field[1:]
 }
 
+// scopeOf is what is mirrored, in the consumers' terms.
+func scopeOf(s configs.Scope) consumers.Scope {
+	return consumers.Scope{Query: s.Query, LabelsIn: s.LabelsIn, LabelsOut: s.LabelsOut, NoSpam: !s.Spam, NoTrash: !s.Trash}
+}
+
 // gmailConfig is how Gmail is called with the access tokens of t.
 func (m *Mirror) gmailConfig(t gmailapi.Tokens) gmailapi.Config {
-	c := gmailapi.Config{Endpoint: m.cfg.Gmail.Endpoint, Topic: m.cfg.PubSub.Topic, Tokens: t, MaxWait: m.cfg.Guard.MaxWait}
+	c := gmailapi.Config{
+		Endpoint: m.cfg.Gmail.Endpoint, Topic: m.cfg.PubSub.Topic, Tokens: t, MaxWait: m.cfg.Guard.MaxWait,
+		Query: m.cfg.Scope.Query, NoSpamTrash: !m.cfg.Scope.Spam && !m.cfg.Scope.Trash,
+	}
 	if m.guard != nil {
 		c.Guard = m.guard
 	}
@@ -110,6 +118,7 @@ func (w *Worker) build(ctx context.Context) error {
 func (w *Worker) base() consumers.Base {
 	return consumers.Base{
 		Mailboxes: w.mirror.gmail, Store: w.mirror.store, Queue: w.queue, Log: w.log, SweepAfter: w.cfg.Consumers.SweepAfter,
+		Scope: scopeOf(w.cfg.Scope),
 	}
 }
 

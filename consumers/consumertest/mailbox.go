@@ -46,6 +46,8 @@ type Mailbox struct {
 	// OldThreadIDs: a thread's history id is that of its newest message, so that it falls behind the records of what was
 	// deleted. Gmail does not say which it is.
 	OldThreadIDs bool
+	// Found, if set, is the query: a thread is listed if one of its messages is found.
+	Found func(consumers.Message) bool
 	// OnCall, if set, runs before each call is answered, so that a test can change the mailbox in mid-course.
 	OnCall func(op, id string)
 
@@ -363,6 +365,10 @@ func (m *Mailbox) Labels(ctx context.Context) ([]consumers.Label, error) {
 	return slices.Clone(m.LabelList), nil
 }
 
+func (m *Mailbox) isFound(thread string) bool {
+	return m.Found == nil || slices.ContainsFunc(m.inThread(thread), m.Found)
+}
+
 // ListThreads implements consumers.Mailbox. A page token names the last thread shown, so it survives insertions.
 func (m *Mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.ThreadPage, error) {
 	if err := m.enter(ctx, OpListThreads, pageToken); err != nil {
@@ -379,7 +385,7 @@ func (m *Mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.
 	}
 	var ids []string
 	for id, th := range m.threads {
-		if th.order < before {
+		if th.order < before && m.isFound(id) {
 			ids = append(ids, id)
 		}
 	}

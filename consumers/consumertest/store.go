@@ -31,16 +31,19 @@ type account struct {
 	consumers.Account
 	due      time.Time
 	labels   []consumers.Label
+	rule     consumers.Scope // the scope with the ids of its labels
 	messages map[string]*message
 	threads  map[string]*thread
 	fetches  map[string]consumers.Fetch
 	dead     []consumers.DeadLetter
 	active   *run
+	resynced consumers.HistoryID // baseline of the last resync
 }
 
 type message struct {
 	consumers.Message
 	deleted bool
+	outside bool // of the scope: deleted as well, but its labels are known
 }
 
 type thread struct {
@@ -208,15 +211,6 @@ func (s *Store) SetState(ctx context.Context, id string, state consumers.State, 
 func (s *Store) SetWatch(ctx context.Context, id string, w consumers.Watch) error {
 	return s.inAccount(ctx, "SetWatch", id, func(a *account) error {
 		a.WatchExpires = w.Expires
-		return nil
-	})
-}
-
-// SaveLabels implements consumers.Store.
-func (s *Store) SaveLabels(ctx context.Context, id string, labels []consumers.Label) error {
-	return s.inAccount(ctx, "SaveLabels", id, func(a *account) error {
-		a.labels = slices.Clone(labels)
-		slices.SortFunc(a.labels, func(x, y consumers.Label) int { return strings.Compare(x.ID, y.ID) })
 		return nil
 	})
 }

@@ -42,13 +42,16 @@ func (a *account) whole(threadID string) bool {
 	return true
 }
 
-// save stores a message unless its row is newer.
+// save stores a message unless its row is newer, of one outside the scope its ids and labels only.
 func (a *account) save(m consumers.Message) {
 	if old := a.messages[m.ID]; old != nil && old.HistoryID > m.HistoryID {
 		return
 	}
 	m.Labels = slices.Compact(slices.Sorted(slices.Values(m.Labels)))
 	a.messages[m.ID] = &message{Message: m}
+	if !a.rule.Has(m.Labels) {
+		a.messages[m.ID] = stub(m)
+	}
 }
 
 // delete leaves a row without content.
@@ -56,8 +59,9 @@ func (a *account) delete(threadID, id string, at consumers.HistoryID) {
 	a.messages[id] = &message{Message: consumers.Message{ID: id, ThreadID: threadID, HistoryID: at}, deleted: true}
 }
 
-// saveSnapshot stores a whole thread and tells whether it has all that history named.
-func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
+// saveSnapshot stores a whole thread, fetched when the mailbox was past floor, and tells whether it has all that history
+// named.
+func (a *account) saveSnapshot(snapshot consumers.Thread, floor consumers.HistoryID) bool {
 	in := map[string]bool{}
 	for _, m := range snapshot.Messages {
 		if snapshot.Outline {
@@ -71,8 +75,8 @@ func (a *account) saveSnapshot(snapshot consumers.Thread) bool {
 		in[m.ID] = true
 	}
 	for id, m := range a.messages {
-		if m.ThreadID == snapshot.ID && !in[id] && !m.deleted && m.HistoryID <= snapshot.HistoryID {
-			a.delete(snapshot.ID, id, snapshot.HistoryID)
+		if m.ThreadID == snapshot.ID && !in[id] && (!m.deleted || m.outside) && m.HistoryID <= max(snapshot.HistoryID, floor) {
+			a.delete(snapshot.ID, id, max(m.HistoryID, snapshot.HistoryID))
 		}
 	}
 	th := a.thread(snapshot.ID)
@@ -114,7 +118,7 @@ func (s *Store) Messages(ctx context.Context, id string, ids []string) (map[stri
 	have := map[string]consumers.HistoryID{}
 	err := s.inAccount(ctx, "Messages", id, func(a *account) error {
 		for _, id := range ids {
-			if m := a.messages[id]; m != nil {
+			if m := a.messages[id]; m != nil && (m.deleted && !m.outside || a.fetches[id].HistoryID <= m.HistoryID) {
 				have[id] = m.HistoryID
 			}
 		}
@@ -175,13 +179,17 @@ func (s *Store) HistoryDone(ctx context.Context, id string, now, next time.Time)
 // ApplyHistory implements consumers.Store.
 func (s *Store) ApplyHistory(ctx context.Context, id string, step consumers.HistoryStep, now time.Time) error {
 	return s.inAccount(ctx, "ApplyHistory", id, func(a *account) error {
+		if step.Start > 0 && step.Start < a.resynced {
+			return consumers.ErrOvertaken
+		}
 		for _, th := range step.Threads {
-			if a.saveSnapshot(th) && a.active != nil {
+			if a.saveSnapshot(th, 0) && a.active != nil {
 				a.active.settle(th.ID, "stored")
 			}
 		}
 		a.saveFetched(step)
 		marks := a.applyChanges(step)
+		a.crossings(marks)
 		a.applyGone(step, marks)
 		a.updateRetries(step)
 		a.writeWants(step, marks, now)
@@ -212,8 +220,10 @@ func (a *account) saveFetched(step consumers.HistoryStep) {
 
 // mark is the newest record that needs a message stored which is not.
 type mark struct {
-	at     consumers.HistoryID
-	thread string
+	at      consumers.HistoryID
+	thread  string
+	added   bool // no mere label change of a message that was never stored
+	entered bool // the message came inside the scope
 }
 
 // applyChanges applies records that are not older than the rows they name.
@@ -232,9 +242,10 @@ func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
 		case c.Kind == consumers.MessageDeleted:
 			a.delete(threadID, c.MessageID, c.HistoryID)
 			delete(marks, c.MessageID)
-		case m == nil || m.deleted && c.HistoryID > m.HistoryID:
-			marks[c.MessageID] = &mark{c.HistoryID, threadID}
-		case m.deleted:
+		case m == nil || m.deleted && !m.outside && c.HistoryID > m.HistoryID, a.hasGap(m, threadID, c):
+			added := m != nil || c.Kind == consumers.MessageAdded || marks[c.MessageID] != nil && marks[c.MessageID].added
+			marks[c.MessageID] = &mark{at: c.HistoryID, thread: threadID, added: added}
+		case m.deleted && !m.outside:
 		case c.Kind == consumers.LabelsAdded:
 			m.HistoryID = c.HistoryID
 			m.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Labels, c.Labels))))
@@ -244,6 +255,30 @@ func (a *account) applyChanges(step consumers.HistoryStep) map[string]*mark {
 		}
 	}
 	return marks
+}
+
+// hasGap tells that changes between a row and the record are unknown: a resync has moved the cursor over them, and has not
+// got to the thread yet.
+func (a *account) hasGap(m *message, threadID string, c consumers.Change) bool {
+	r := a.active
+	if r == nil || r.Kind != consumers.RunResync || m.HistoryID >= r.Baseline || c.HistoryID <= r.Baseline {
+		return false
+	}
+	rt := r.threads[threadID]
+	return rt == nil || rt.state != "stored" && rt.state != "gone"
+}
+
+// crossings acts on the messages that label changes took out of the scope or into it.
+func (a *account) crossings(marks map[string]*mark) {
+	for id, m := range a.messages {
+		switch inside := a.rule.Has(m.Labels); {
+		case !m.deleted && !inside:
+			a.messages[id] = stub(m.Message)
+		case m.outside && inside:
+			delete(a.messages, id)
+			marks[id] = &mark{at: m.HistoryID, thread: m.ThreadID, added: true, entered: true}
+		}
+	}
 }
 
 // applyGone stores as deleted what history named and what is not there.
@@ -284,7 +319,7 @@ func (a *account) updateRetries(step consumers.HistoryStep) {
 	}
 	maps.DeleteFunc(a.fetches, func(id string, f consumers.Fetch) bool {
 		m := a.messages[id]
-		return m != nil && (!m.deleted || m.HistoryID >= f.HistoryID)
+		return m != nil && m.HistoryID >= f.HistoryID
 	})
 }
 
@@ -298,8 +333,11 @@ func (a *account) writeWants(step consumers.HistoryStep, marks map[string]*mark,
 		}
 		r := a.active
 		open := r != nil && r.threads[mark.thread] != nil && r.threads[mark.thread].state == "open"
-		if open || slices.Contains(step.Fetched, id) {
+		if open || slices.Contains(step.Fetched, id) && !mark.entered {
 			th.wantMessage(id, mark.at)
+			continue
+		}
+		if a.rule.Query != "" && !mark.added {
 			continue
 		}
 		a.fetches[id] = consumers.Fetch{MessageID: id, ThreadID: mark.thread, HistoryID: mark.at, Due: now,

@@ -61,25 +61,29 @@ func (s *Store) StartRun(ctx context.Context, id string, kind consumers.RunKind,
 	started := false
 	err := s.inAccount(ctx, "StartRun", id, func(a *account) error {
 		if started = a.active == nil; started {
-			a.active = &run{
-				Run: consumers.Run{ID: s.newRunID(), Account: id, Kind: kind}, due: now,
-				threads: map[string]*runThread{}, batches: map[int64]*batch{},
-			}
-			s.runs[a.active.ID] = a.active
-			if kind == consumers.RunResync {
-				a.ResyncAt = now
-			}
-			if a.State.Active() {
-				a.State, a.Reason = consumers.Importing, ""
-				if kind == consumers.RunResync {
-					a.State = consumers.Resyncing
-				}
-			}
+			s.startRun(a, kind, now)
 		}
 		got = a.active.view()
 		return nil
 	})
 	return got, started, err
+}
+
+func (s *Store) startRun(a *account, kind consumers.RunKind, now time.Time) {
+	a.active = &run{
+		Run: consumers.Run{ID: s.newRunID(), Account: a.ID, Kind: kind}, due: now,
+		threads: map[string]*runThread{}, batches: map[int64]*batch{},
+	}
+	s.runs[a.active.ID] = a.active
+	if kind == consumers.RunResync {
+		a.ResyncAt = now
+	}
+	if a.State.Active() {
+		a.State, a.Reason = consumers.Importing, ""
+		if kind == consumers.RunResync {
+			a.State = consumers.Resyncing
+		}
+	}
 }
 
 // ActiveRun implements consumers.Store.
@@ -102,6 +106,9 @@ func (s *Store) PinBaseline(ctx context.Context, runID string, baseline consumer
 			return nil
 		}
 		r.Baseline = baseline
+		if r.Kind == consumers.RunResync {
+			a.resynced = max(a.resynced, baseline)
+		}
 		if a.Cursor == 0 || r.Kind == consumers.RunResync {
 			a.Cursor = max(a.Cursor, baseline)
 		}
@@ -148,7 +155,7 @@ func (s *Store) Relist(ctx context.Context, runID, pageToken string) error {
 // between the old cursor and the baseline are still unknown.
 func (a *account) current(r *run, ref consumers.ThreadRef) bool {
 	th := a.threads[ref.ID]
-	return th != nil && a.whole(ref.ID) && a.liveIn(ref.ID) > 0 &&
+	return th != nil && a.whole(ref.ID) && (a.liveIn(ref.ID) > 0 || a.outsideIn(ref.ID)) &&
 		(th.snapshot == ref.HistoryID || th.history == ref.HistoryID && ref.HistoryID <= r.Baseline)
 }
 
@@ -172,6 +179,9 @@ func (s *Store) QueueAbsent(ctx context.Context, runID string, batchSize int) (i
 	err := s.inRun(ctx, "QueueAbsent", runID, func(a *account, r *run) error {
 		if r.Kind != consumers.RunResync || !r.Listed || r.AbsentQueued {
 			return nil
+		}
+		if a.rule.Query != "" {
+			a.removeAbsent(r)
 		}
 		var absent []string
 		for id := range a.threads {
@@ -234,9 +244,12 @@ func (s *Store) inBatch(ctx context.Context, method string, b consumers.Batch, f
 
 // SaveThread implements consumers.Store.
 func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.Thread, _ time.Time) (bool, error) {
-	complete := false
+	complete := true
 	err := s.inBatch(ctx, "SaveThread", b, func(a *account, r *run) error {
-		if complete = a.saveSnapshot(th); complete {
+		if r.finished {
+			return nil
+		}
+		if complete = a.saveSnapshot(th, r.Baseline); complete {
 			r.settle(th.ID, "stored")
 		}
 		return nil
@@ -247,9 +260,12 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.
 // AcceptThread implements consumers.Store.
 func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumers.Thread, now time.Time) error {
 	return s.inBatch(ctx, "AcceptThread", b, func(a *account, r *run) error {
-		if !a.saveSnapshot(th) {
+		if r.finished {
+			return nil
+		}
+		if !a.saveSnapshot(th, r.Baseline) {
 			a.fetchWanted(th.ID, now)
-			a.saveSnapshot(th)
+			a.saveSnapshot(th, r.Baseline)
 		}
 		r.settle(th.ID, "stored")
 		return nil
@@ -259,8 +275,11 @@ func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumer
 // ThreadGone implements consumers.Store.
 func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.inBatch(ctx, "ThreadGone", b, func(a *account, r *run) error {
+		if r.finished {
+			return nil
+		}
 		for _, m := range a.messages {
-			if m.ThreadID == threadID && !m.deleted {
+			if m.ThreadID == threadID && (!m.deleted || m.outside) {
 				a.delete(threadID, m.ID, m.HistoryID)
 			}
 		}

@@ -31,7 +31,7 @@ func StoreSuite(t *testing.T, open func(t *testing.T) Fixture) {
 		tests map[string]func(*env)
 	}{
 		{"account", accountTests}, {"run", runTests}, {"thread", threadTests}, {"history", historyTests}, {"due", dueTests},
-		{"dead letters", deadTests},
+		{"dead letters", deadTests}, {"scope", scopeTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for name, test := range group.tests {

@@ -18,7 +18,8 @@ var accountTests = map[string]func(*env){
 		_, noAccount["Account"] = s.Account(e.ctx, "nobody")
 		_, noAccount["SetState"] = s.SetState(e.ctx, "nobody", consumers.Live, "")
 		noAccount["SetWatch"] = s.SetWatch(e.ctx, "nobody", consumers.Watch{})
-		noAccount["SaveLabels"] = s.SaveLabels(e.ctx, "nobody", nil)
+		noAccount["SaveLabels"] = s.SaveLabels(e.ctx, "nobody", nil, now)
+		_, noAccount["SetScope"] = s.SetScope(e.ctx, "nobody", consumers.Scope{NoSpam: true}, now)
 		_, _, noAccount["StartRun"] = s.StartRun(e.ctx, "nobody", consumers.RunImport, now)
 		_, noAccount["ActiveRun"] = s.ActiveRun(e.ctx, "nobody")
 		_, _, noAccount["Batch"] = s.Batch(e.ctx, "nobody", 1)
@@ -80,9 +81,9 @@ var accountTests = map[string]func(*env){
 
 	"labels are replaced": func(e *env) {
 		inbox, work := consumers.Label{ID: "INBOX", Name: "INBOX", Type: "system"}, consumers.Label{ID: "L1", Name: "Work", Type: "user"}
-		e.must(e.Store.SaveLabels(e.ctx, acct, []consumers.Label{work, inbox}))
+		e.must(e.Store.SaveLabels(e.ctx, acct, []consumers.Label{work, inbox}, now))
 		work.Name = "Job"
-		e.must(e.Store.SaveLabels(e.ctx, acct, []consumers.Label{work, {ID: "L2", Name: "New", Type: "user"}}))
+		e.must(e.Store.SaveLabels(e.ctx, acct, []consumers.Label{work, {ID: "L2", Name: "New", Type: "user"}}, now))
 		got, err := e.Labels(e.ctx, acct)
 		e.must(err)
 		e.equal("labels", got, []consumers.Label{work, {ID: "L2", Name: "New", Type: "user"}})
@@ -95,7 +96,7 @@ var accountTests = map[string]func(*env){
 		for _, labels := range [][]consumers.Label{{a, b}, {b, a}} {
 			wg.Go(func() {
 				for range 200 {
-					if err := e.Store.SaveLabels(e.ctx, acct, labels); err != nil {
+					if err := e.Store.SaveLabels(e.ctx, acct, labels, now); err != nil {
 						e.Error(err)
 						return
 					}

@@ -43,11 +43,11 @@ func (f *fetcher) storeApart(ctx context.Context, cause error) error {
 	f.step.Messages, f.step.Threads = nil, nil
 	stored := 0
 	for _, m := range s.Messages {
-		err := f.applyStep(ctx, consumers.HistoryStep{Messages: []consumers.Message{m}})
+		err := f.applyStep(ctx, consumers.HistoryStep{Start: s.Start, Messages: []consumers.Message{m}})
 		f.settleApart(err, &stored, func(it item) bool { return !it.whole && it.needs[0].messageID == m.ID })
 	}
 	for _, t := range s.Threads {
-		err := f.applyStep(ctx, consumers.HistoryStep{Threads: []consumers.Thread{t}})
+		err := f.applyStep(ctx, consumers.HistoryStep{Start: s.Start, Threads: []consumers.Thread{t}})
 		f.settleApart(err, &stored, func(it item) bool { return it.whole && it.threadID == t.ID })
 	}
 	if err := f.applyStep(ctx, f.step); err != nil {

@@ -194,11 +194,14 @@ func (f *fetcher) store(ctx context.Context) error {
 	if err := f.bury(ctx); err != nil {
 		return err
 	}
+	f.step.Start = f.cursor
 	s := f.step
 	if len(s.Changes)+len(s.Messages)+len(s.Threads)+len(s.Gone)+len(s.Retry)+len(s.Fetched) == 0 && s.Cursor <= f.cursor {
 		return nil
 	}
-	if err := f.applyStep(ctx, s); err != nil {
+	if err := f.applyStep(ctx, s); errors.Is(err, consumers.ErrOvertaken) {
+		return err
+	} else if err != nil {
 		return f.storeApart(ctx, err)
 	}
 	f.worked = true

@@ -10,6 +10,8 @@
 //	change in a thread that is not stored whole                  40  threads.get
 //	the two above in a thread of more than some megabytes        40  and 20 for each new message, messages.get
 //	label change in a thread that a run is about to fetch         0
+//	label change of a message outside the scope's labels          0, or 20 if it comes inside
+//	label change of a message outside the scope's query           0
 //
 // A fetch that fails goes to the retry list and the cursor moves on: one bad message never holds up the others, and none
 // is lost. The package must not know where notifications come from; their history id is never used as a start.
@@ -58,7 +60,11 @@ func (h *Handler) Handle(ctx context.Context, j consumers.Job) consumers.Outcome
 	if !acct.State.Active() {
 		return consumers.Done()
 	}
-	if acct.Cursor == 0 {
+	changed, err := h.Rescope(ctx, acct)
+	if err != nil {
+		return h.Failed(ctx, acct.ID, err)
+	}
+	if changed || acct.Cursor == 0 {
 		return h.callInitialSync(ctx, acct.ID)
 	}
 	mailbox, err := h.Mailboxes.Mailbox(ctx, acct.ID, gmailquota.Realtime)
@@ -92,7 +98,7 @@ type pass struct {
 }
 
 func (p *pass) outcome(ctx context.Context, err error) consumers.Outcome {
-	if errors.Is(err, errSlice) {
+	if errors.Is(err, errSlice) || errors.Is(err, consumers.ErrOvertaken) {
 		return consumers.Yield()
 	}
 	return p.Failed(ctx, p.acct.ID, err)

@@ -53,7 +53,7 @@ func (p *pass) learnLabels(ctx context.Context, s consumers.HistoryStep) {
 	}
 	labels, err := p.mailbox.Labels(ctx)
 	if err == nil {
-		err = p.Store.SaveLabels(ctx, p.acct.ID, labels)
+		err = p.Store.SaveLabels(ctx, p.acct.ID, labels, time.Now())
 	}
 	if err != nil {
 		p.Log.Debug("labels not read", zap.String("account", consumers.ShortID(p.acct.ID)), zap.Error(err))

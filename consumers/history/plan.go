@@ -32,6 +32,9 @@ func (p *pass) plan(ctx context.Context, changes []consumers.Change) ([]item, er
 	if err != nil {
 		return nil, err
 	}
+	if p.acct.Scope.Query != "" {
+		needs = keep(needs, func(n need) bool { return n.added })
+	}
 	passed := passedBy(changes, needs)
 	if len(needs)+len(passed) == 0 {
 		return nil, nil

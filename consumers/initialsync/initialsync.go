@@ -45,6 +45,11 @@ func (h *Handler) Handle(ctx context.Context, j consumers.Job) consumers.Outcome
 	if !acct.State.Active() {
 		return consumers.Done()
 	}
+	if changed, err := h.Rescope(ctx, acct); err != nil {
+		return h.Failed(ctx, acct.ID, err)
+	} else if changed {
+		return consumers.Yield()
+	}
 	run, err := h.Store.ActiveRun(ctx, acct.ID)
 	if errors.Is(err, consumers.ErrNoRun) {
 		run, err = h.firstRun(ctx, acct)
@@ -125,7 +130,7 @@ func (h *Handler) begin(ctx context.Context, acct consumers.Account, run consume
 	if err != nil {
 		return run, err
 	}
-	if err := h.Store.SaveLabels(ctx, acct.ID, labels); err != nil {
+	if err := h.Store.SaveLabels(ctx, acct.ID, labels, time.Now()); err != nil {
 		return run, err
 	}
 	if err := h.Store.PinBaseline(ctx, run.ID, profile.HistoryID); err != nil {

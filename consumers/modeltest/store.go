@@ -64,8 +64,13 @@ func (s store) SetWatch(ctx context.Context, account string, w consumers.Watch) 
 }
 
 // SaveLabels implements consumers.Store.
-func (s store) SaveLabels(ctx context.Context, account string, labels []consumers.Label) error {
-	return commit1(s, "SaveLabels", func() error { return s.to.SaveLabels(ctx, account, labels) })
+func (s store) SaveLabels(ctx context.Context, account string, labels []consumers.Label, now time.Time) error {
+	return commit1(s, "SaveLabels", func() error { return s.to.SaveLabels(ctx, account, labels, now) })
+}
+
+// SetScope implements consumers.Store.
+func (s store) SetScope(ctx context.Context, account string, scope consumers.Scope, now time.Time) (bool, error) {
+	return commit(s, "SetScope", func() (bool, error) { return s.to.SetScope(ctx, account, scope, now) })
 }
 
 // StartRun implements consumers.Store.

@@ -86,8 +86,11 @@ func (m *mailbox) Labels(ctx context.Context) ([]consumers.Label, error) {
 // ListThreads implements consumers.Mailbox.
 func (m *mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.ThreadPage, error) {
 	list, err := call(ctx, m, "threads.list", func(ctx context.Context) (*gmail.ListThreadsResponse, error) {
-		return answered(m.service.Users.Threads.List("me").IncludeSpamTrash(true).MaxResults(pageSize).PageToken(pageToken).
-			Fields("threads(id,historyId)", "nextPageToken").Context(ctx).Do())
+		list := m.service.Users.Threads.List("me").IncludeSpamTrash(m.spamTrash).MaxResults(pageSize).PageToken(pageToken)
+		if m.query != "" {
+			list.Q(m.query)
+		}
+		return answered(list.Fields("threads(id,historyId)", "nextPageToken").Context(ctx).Do())
 	})
 	if err != nil {
 		return consumers.ThreadPage{}, err

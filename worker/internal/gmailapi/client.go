@@ -29,10 +29,12 @@ type Tokens interface {
 
 // Config is what a Client needs.
 type Config struct {
-	Endpoint string // of Gmail's API, https://gmail.googleapis.com
-	Topic    string // Pub/Sub topic for Watch, projects/…/topics/…; empty: Watch makes no call
-	Tokens   Tokens //
-	Guard    Guard  // nil: calls are not guarded
+	Endpoint    string // of Gmail's API, https://gmail.googleapis.com
+	Query       string // Gmail's search, which narrows ListThreads; empty: every thread
+	NoSpamTrash bool   // ListThreads leaves out what is in spam or trash alone
+	Topic       string // Pub/Sub topic for Watch, projects/…/topics/…; empty: Watch makes no call
+	Tokens      Tokens //
+	Guard       Guard  // nil: calls are not guarded
 	// MaxWait is how long a call sleeps for an admission that it has reserved. A denial comes back at once.
 	MaxWait time.Duration
 	Base    http.RoundTripper // nil: a transport of its own
@@ -46,10 +48,12 @@ type Guard interface {
 
 // Client opens mailboxes. It implements consumers.Mailboxes and is safe for concurrent use.
 type Client struct {
-	http     *http.Client
-	service  *gmail.Service
-	endpoint string // ends in a slash
-	topic    string
+	http      *http.Client
+	service   *gmail.Service
+	endpoint  string // ends in a slash
+	topic     string
+	query     string
+	spamTrash bool
 }
 
 // New returns a Client. It makes no call.
@@ -63,9 +67,11 @@ func New(cfg Config) (*Client, error) {
 		transport = &quotahttp.Transport{Guard: once{cfg.Guard}, Base: transport, MaxWait: cfg.MaxWait}
 	}
 	c := &Client{
-		http:     &http.Client{Transport: transport},
-		endpoint: strings.TrimSuffix(cfg.Endpoint, "/") + "/",
-		topic:    cfg.Topic,
+		http:      &http.Client{Transport: transport},
+		endpoint:  strings.TrimSuffix(cfg.Endpoint, "/") + "/",
+		topic:     cfg.Topic,
+		query:     cfg.Query,
+		spamTrash: !cfg.NoSpamTrash,
 	}
 	var err error
 	c.service, err = gmail.NewService(context.Background(),

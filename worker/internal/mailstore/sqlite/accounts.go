@@ -12,7 +12,7 @@ import (
 	"github.com/gmailsync/gmailsync/worker/internal/mailstore"
 )
 
-const accountColumns = `SELECT id, address, state, reason, cursor_history_id, watch_expires, history_at, resync_at,
+const accountColumns = `SELECT id, address, state, reason, cursor_history_id, watch_expires, history_at, resync_at, scope,
 	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id),
 	(SELECT count(*) FROM dead_letters d WHERE d.account_id = accounts.id AND d.thread_id <> '') FROM accounts`
 
@@ -20,7 +20,11 @@ func scanAccount(scan func(...any) error) (consumers.Account, error) {
 	var a consumers.Account
 	var expires, historyAt, resyncAt int64
 	var missing int
-	err := scan(&a.ID, &a.Address, &a.State, &a.Reason, hist(&a.Cursor), &expires, &historyAt, &resyncAt, &a.Failed, &missing)
+	var scope string
+	err := scan(&a.ID, &a.Address, &a.State, &a.Reason, hist(&a.Cursor), &expires, &historyAt, &resyncAt, &scope, &a.Failed, &missing)
+	if err == nil {
+		a.Scope, err = parseScope(scope)
+	}
 	a.ResyncAt = mailstore.Time(resyncAt)
 	if a.State.Active() && missing > 0 {
 		a.Reason = fmt.Sprintf("incomplete: %d", missing)
@@ -169,7 +173,7 @@ func (t *tx) mustAccount(id string) error {
 }
 
 // SaveLabels implements consumers.Store: the account has these labels and no others.
-func (s *Store) SaveLabels(ctx context.Context, account string, labels []consumers.Label) error {
+func (s *Store) SaveLabels(ctx context.Context, account string, labels []consumers.Label, now time.Time) error {
 	labels = slices.Clone(labels)
 	slices.SortFunc(labels, func(a, b consumers.Label) int { return strings.Compare(a.ID, b.ID) })
 	return s.write(ctx, func(t *tx) error {
@@ -185,9 +189,11 @@ func (s *Store) SaveLabels(ctx context.Context, account string, labels []consume
 				return err
 			}
 		}
-		_, err := t.exec(`DELETE FROM labels WHERE account_id = ? AND id NOT IN (SELECT value FROM json_each(?))`,
-			account, mailstore.IDList(ids))
-		return err
+		if _, err := t.exec(`DELETE FROM labels WHERE account_id = ? AND id NOT IN (SELECT value FROM json_each(?))`,
+			account, mailstore.IDList(ids)); err != nil {
+			return err
+		}
+		return t.followLabels(account, now)
 	})
 }
 

@@ -86,21 +86,31 @@ func (t *tx) settle(run, thread, state string) error {
 	return err
 }
 
-// mustRun fails with ErrNoRun unless the batch's run exists and is the account's.
-func (t *tx) mustRun(b consumers.Batch) error {
-	var one int
-	return notFound(t.row(`SELECT 1 FROM runs WHERE id = ? AND account_id = ?`, []any{b.Run, b.Account}, &one), consumers.ErrNoRun)
+// runOpen tells whether the batch's run goes on, and fails with ErrNoRun unless it exists and is the account's.
+func (t *tx) runOpen(b consumers.Batch) (open bool, err error) {
+	err = t.row(`SELECT finished_at = 0 FROM runs WHERE id = ? AND account_id = ?`, []any{b.Run, b.Account}, &open)
+	return open, notFound(err, consumers.ErrNoRun)
+}
+
+// saveFetched stores a snapshot that was fetched for a batch: after the run's baseline.
+func (t *tx) saveFetched(b consumers.Batch, thread consumers.Thread, rows []packed) (complete bool, err error) {
+	var baseline consumers.HistoryID
+	if err := t.row(`SELECT baseline_history_id FROM runs WHERE id = ?`, []any{b.Run}, hist(&baseline)); err != nil {
+		return false, err
+	}
+	return t.saveSnapshot(b.Account, thread, rows, baseline)
 }
 
 // SaveThread implements consumers.Store.
 func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, thread consumers.Thread, _ time.Time) (bool, error) {
 	rows := packMessages(thread.Messages)
-	complete := false
-	err := s.write(ctx, func(t *tx) (err error) {
-		if err := t.mustRun(b); err != nil {
+	complete := true
+	err := s.write(ctx, func(t *tx) error {
+		open, err := t.runOpen(b)
+		if err != nil || !open {
 			return err
 		}
-		complete, err = t.saveSnapshot(b.Account, thread, rows)
+		complete, err = t.saveFetched(b, thread, rows)
 		if err != nil || !complete {
 			return err
 		}
@@ -113,7 +123,8 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, thread consum
 // snapshot at least as new brings them back.
 func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID string, _ time.Time) error {
 	return s.write(ctx, func(t *tx) error {
-		if err := t.mustRun(b); err != nil {
+		open, err := t.runOpen(b)
+		if err != nil || !open {
 			return err
 		}
 		stored, err := t.threadMessages(b.Account, threadID)
@@ -121,7 +132,7 @@ func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID stri
 			return err
 		}
 		for id, m := range stored {
-			if m.deleted {
+			if m.deleted && !m.outside {
 				continue
 			}
 			if err := t.deleteMessage(b.Account, threadID, id, m.history); err != nil {
@@ -142,7 +153,8 @@ func (s *Store) ThreadGone(ctx context.Context, b consumers.Batch, threadID stri
 func (s *Store) ThreadFailed(ctx context.Context, b consumers.Batch, threadID, cause string, maxAttempts int, now time.Time) (bool, error) {
 	dead := false
 	err := s.write(ctx, func(t *tx) error {
-		if err := t.mustRun(b); err != nil {
+		open, err := t.runOpen(b)
+		if err != nil || !open {
 			return err
 		}
 		n, err := t.exec(`UPDATE run_threads SET attempts = attempts + 1 WHERE run_id = ? AND thread_id = ? AND state = 'open'`,
@@ -176,7 +188,7 @@ func (s *Store) ThreadFailed(ctx context.Context, b consumers.Batch, threadID, c
 func (s *Store) FinishBatch(ctx context.Context, b consumers.Batch) (consumers.Run, error) {
 	var run consumers.Run
 	err := s.write(ctx, func(t *tx) (err error) {
-		if err := t.mustRun(b); err != nil {
+		if _, err := t.runOpen(b); err != nil {
 			return err
 		}
 		if _, err := t.exec(`DELETE FROM batches WHERE id = ? AND run_id = ? AND state = 'working'

@@ -15,7 +15,8 @@ import (
 // Messages implements consumers.Store.
 func (s *Store) Messages(ctx context.Context, account string, ids []string) (map[string]consumers.HistoryID, error) {
 	have := make(map[string]consumers.HistoryID, len(ids))
-	err := s.rows(ctx, `SELECT m.id, m.history_id FROM json_each(?) j JOIN messages m ON m.account_id = ? AND m.id = j.value`,
+	err := s.rows(ctx, `SELECT m.id, m.history_id FROM json_each(?1) j JOIN messages m ON m.account_id = ?2 AND m.id = j.value
+		WHERE m.deleted = 1 AND m.outside = 0 OR NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.message_id = m.id AND f.history_id > m.history_id)`,
 		[]any{mailstore.IDList(ids), account}, func(r *sql.Rows) error {
 			var id string
 			var h consumers.HistoryID
@@ -100,6 +101,7 @@ func (s *Store) ApplyHistory(ctx context.Context, account string, step consumers
 		}
 		a.tx = t
 		for _, part := range []func() error{
+			a.mustBeCurrent,
 			func() error { return a.saveThreads(threads) },
 			func() error { return a.saveMessages(messages) },
 			a.loadRows, a.applyChanges, a.applyGone, a.writeRows, a.writeRetries, a.writeWants, a.writeThreads, a.moveCursor,
@@ -126,6 +128,7 @@ type applying struct {
 // messageRow is what the step knows of a message, and what it did to it.
 type messageRow struct {
 	exists, deleted bool
+	outside         bool // of the scope; then it is deleted too
 	history         consumers.HistoryID
 	labels          []string
 	thread          string
@@ -133,8 +136,24 @@ type messageRow struct {
 	named           consumers.HistoryID // newest record that named it in this step
 	mark            consumers.HistoryID // newest record that needs the message stored
 	relabelled      bool
+	added           bool // a record added it
+	entered         bool // came inside the scope: its row was taken off, it is to be fetched
 	buried          bool // became deleted
 	givenUp         bool // taken off the retry list, and not stored
+}
+
+// mustBeCurrent fails with ErrOvertaken for a step that was read before a resync moved the cursor.
+func (a *applying) mustBeCurrent() error {
+	if a.step.Start == 0 {
+		return nil
+	}
+	var overtaken bool
+	err := a.row(`SELECT EXISTS (SELECT 1 FROM runs WHERE account_id = ? AND kind = 'resync' AND baseline_history_id > ?)`,
+		[]any{a.account, mailstore.HistoryText(a.step.Start)}, &overtaken)
+	if err == nil && overtaken {
+		err = consumers.ErrOvertaken
+	}
+	return err
 }
 
 func (a *applying) thread(id string) (*threadRow, error) {
@@ -156,7 +175,7 @@ func (a *applying) saveThreads(rows [][]packed) error {
 		return err
 	}
 	for i, th := range a.step.Threads {
-		complete, err := a.saveSnapshot(a.account, th, rows[i])
+		complete, err := a.saveSnapshot(a.account, th, rows[i], 0)
 		if err != nil {
 			return err
 		}
@@ -195,7 +214,7 @@ func (a *applying) saveMessages(rows []packed) error {
 	return nil
 }
 
-const stepRows = `SELECT j.value, m.id IS NOT NULL, COALESCE(m.deleted, 0), m.history_id, COALESCE(m.label_ids, '[]'),
+const stepRows = `SELECT j.value, m.id IS NOT NULL, COALESCE(m.deleted, 0), COALESCE(m.outside, 0), m.history_id, COALESCE(m.label_ids, '[]'),
 		COALESCE(m.thread_id, f.thread_id, ''), f.history_id
 	FROM json_each(?2) j
 	LEFT JOIN messages m ON m.account_id = ?1 AND m.id = j.value
@@ -219,7 +238,7 @@ func (a *applying) loadRows() error {
 	return a.tx.rows(stepRows, []any{a.account, mailstore.IDList(ids)}, func(r *sql.Rows) error {
 		var id, labels string
 		m := &messageRow{}
-		err := r.Scan(&id, &m.exists, &m.deleted, hist(&m.history), &labels, &m.thread, hist(&m.fetch))
+		err := r.Scan(&id, &m.exists, &m.deleted, &m.outside, hist(&m.history), &labels, &m.thread, hist(&m.fetch))
 		if err == nil {
 			m.labels, err = mailstore.ParseLabels(labels)
 		}
@@ -235,7 +254,11 @@ func (a *applying) applyChanges() error {
 		if m.thread == "" {
 			m.thread = c.ThreadID
 		}
-		m.apply(c)
+		gap, err := a.hasGap(m, c)
+		if err != nil {
+			return err
+		}
+		m.apply(c, gap)
 		th, err := a.thread(m.thread)
 		if err != nil {
 			return err
@@ -245,14 +268,29 @@ func (a *applying) applyChanges() error {
 	return nil
 }
 
+// hasGap tells that changes between a row and the record are unknown: a resync has moved the cursor over them, and has not
+// got to the thread yet.
+func (a *applying) hasGap(m *messageRow, c consumers.Change) (gap bool, err error) {
+	if !m.exists || c.HistoryID <= m.history {
+		return false, nil
+	}
+	err = a.row(`SELECT EXISTS (SELECT 1 FROM runs r WHERE r.account_id = ?1 AND r.finished_at = 0 AND r.kind = 'resync'
+		AND r.baseline_history_id > ?2 AND r.baseline_history_id < ?3 AND NOT EXISTS (SELECT 1 FROM run_threads rt
+			WHERE rt.run_id = r.id AND rt.thread_id = ?4 AND rt.state IN ('stored', 'gone')))`,
+		[]any{a.account, mailstore.HistoryText(m.history), mailstore.HistoryText(c.HistoryID), m.thread}, &gap)
+	return gap, err
+}
+
 // apply changes the row unless it is newer than the record. A record as old as the row is applied: two changes of one
-// record have the same id, and applying one twice changes nothing.
-func (m *messageRow) apply(c consumers.Change) {
+// record have the same id, and applying one twice changes nothing. With a gap between row and record the labels are not
+// known: then the message is to be fetched.
+func (m *messageRow) apply(c consumers.Change, gap bool) {
 	m.named = max(m.named, c.HistoryID)
+	m.added = m.added || c.Kind == consumers.MessageAdded
 	if m.exists && c.HistoryID < m.history {
 		return
 	}
-	live := m.exists && !m.deleted
+	live := m.exists && (!m.deleted || m.outside) && !gap
 	switch {
 	case c.Kind == consumers.MessageDeleted:
 		*m = messageRow{exists: true, deleted: true, buried: true, history: c.HistoryID, thread: m.thread, named: m.named, fetch: m.fetch}
@@ -295,8 +333,7 @@ func (a *applying) writeRows() error {
 		case m.buried:
 			err = a.deleteMessage(a.account, m.thread, id, m.history)
 		case m.relabelled:
-			_, err = a.exec(`UPDATE messages SET label_ids = ?, history_id = ? WHERE account_id = ? AND id = ?`,
-				mailstore.LabelText(m.labels), mailstore.HistoryText(m.history), a.account, id)
+			err = a.writeLabels(id, m)
 		}
 		if err != nil {
 			return err
@@ -305,11 +342,31 @@ func (a *applying) writeRows() error {
 	return nil
 }
 
+// writeLabels writes a message's labels. With them it may leave the scope, and lose its content; or come inside, and be
+// one that history has named and that is not stored.
+func (a *applying) writeLabels(id string, m *messageRow) error {
+	rule, err := a.rule(a.account)
+	if err != nil {
+		return err
+	}
+	switch inside := rule.Has(m.labels); {
+	case !inside:
+		return a.saveOutside(a.account, m.thread, id, m.history, m.labels)
+	case m.outside:
+		m.exists, m.entered, m.mark = false, true, m.history
+		_, err = a.exec(`DELETE FROM messages WHERE account_id = ? AND id = ?`, a.account, id)
+	default:
+		_, err = a.exec(`UPDATE messages SET label_ids = ?, history_id = ? WHERE account_id = ? AND id = ?`,
+			mailstore.LabelText(m.labels), mailstore.HistoryText(m.history), a.account, id)
+	}
+	return err
+}
+
 // writeRetries brings the retry list up to date. A message that is stored, or known to be deleted, needs no fetch.
 func (a *applying) writeRetries() error {
 	for _, id := range a.step.Fetched {
 		m := a.rows[id]
-		if !m.exists {
+		if !m.exists && !m.entered {
 			m.givenUp, m.mark = true, max(m.mark, m.fetch)
 		}
 		m.fetch = 0
@@ -334,6 +391,10 @@ const threadOpen = `SELECT EXISTS (SELECT 1 FROM runs r JOIN run_threads rt ON r
 // fetch the thread, such a message goes on the retry list: a snapshot may have settled the thread after the consumer had
 // seen it open.
 func (a *applying) writeWants() error {
+	rule, err := a.rule(a.account)
+	if err != nil {
+		return err
+	}
 	for _, id := range sortedKeys(a.rows) {
 		m := a.rows[id]
 		if m.mark == 0 || m.fetch > 0 {
@@ -352,9 +413,11 @@ func (a *applying) writeWants() error {
 				return err
 			}
 		}
-		if wanted {
+		switch labelsOnly := !m.exists && !m.added && !m.entered; {
+		case wanted:
 			err = a.addWant(a.account, m.thread, id, m.mark)
-		} else {
+		case labelsOnly && rule.Query != "":
+		default:
 			err = a.addFetch(a.account, consumers.Fetch{MessageID: id, ThreadID: m.thread, HistoryID: m.mark, Due: a.now, Cause: "named by history, not fetched"})
 		}
 		if err != nil {
@@ -376,7 +439,7 @@ func (a *applying) dropFetches() error {
 		}
 	}
 	_, err := a.exec(`DELETE FROM fetches WHERE account_id = ?1 AND EXISTS (SELECT 1 FROM messages m WHERE m.account_id = ?1
-		AND m.id = fetches.message_id AND (m.deleted = 0 OR m.history_id >= fetches.history_id))`, a.account)
+		AND m.id = fetches.message_id AND m.history_id >= fetches.history_id)`, a.account)
 	return err
 }
 

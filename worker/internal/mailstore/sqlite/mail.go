@@ -59,24 +59,26 @@ func (t *tx) saveThreadRow(account, id string, r threadRow) error {
 type stored struct {
 	history consumers.HistoryID
 	deleted bool
+	outside bool // of the scope; then it is deleted too
 }
 
 func (t *tx) threadMessages(account, thread string) (map[string]stored, error) {
 	have := map[string]stored{}
-	err := t.rows(`SELECT id, history_id, deleted FROM messages WHERE account_id = ? AND thread_id = ?`,
+	err := t.rows(`SELECT id, history_id, deleted, outside FROM messages WHERE account_id = ? AND thread_id = ?`,
 		[]any{account, thread}, func(r *sql.Rows) error {
 			var id string
 			var m stored
-			err := r.Scan(&id, hist(&m.history), &m.deleted)
+			err := r.Scan(&id, hist(&m.history), &m.deleted, &m.outside)
 			have[id] = m
 			return err
 		})
 	return have, err
 }
 
-// saveSnapshot stores a thread as it stood at its history id; rows are its packed messages. It tells whether the
+// saveSnapshot stores a thread as it stood at its history id, fetched when the mailbox was past floor; rows are its packed
+// messages. It tells whether the
 // thread is complete with it: nothing is wanted that it is too old for.
-func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed) (bool, error) {
+func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed, floor consumers.HistoryID) (bool, error) {
 	row, _, err := t.thread(account, thread.ID)
 	if err != nil {
 		return false, err
@@ -98,10 +100,10 @@ func (t *tx) saveSnapshot(account string, thread consumers.Thread, rows []packed
 		delete(have, rows[i].ID)
 	}
 	for id, m := range have {
-		if m.deleted || m.history > thread.HistoryID {
+		if m.deleted && !m.outside || m.history > max(thread.HistoryID, floor) {
 			continue
 		}
-		if err := t.deleteMessage(account, thread.ID, id, thread.HistoryID); err != nil {
+		if err := t.deleteMessage(account, thread.ID, id, max(m.history, thread.HistoryID)); err != nil {
 			return false, err
 		}
 	}
@@ -123,7 +125,8 @@ const upsertMessage = `INSERT INTO messages (account_id, id, thread_id, history_
 		rfc_message_id, from_header, to_header, cc_header, subject, date_header, snippet, cleaned, body_missing,
 		body_text, body_html, raw)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-	ON CONFLICT (account_id, id) DO UPDATE SET thread_id = excluded.thread_id, history_id = excluded.history_id, deleted = 0,
+	ON CONFLICT (account_id, id) DO UPDATE SET thread_id = excluded.thread_id, history_id = excluded.history_id,
+		deleted = 0, outside = 0,
 		internal_date = excluded.internal_date, size_estimate = excluded.size_estimate, label_ids = excluded.label_ids,
 		rfc_message_id = excluded.rfc_message_id, from_header = excluded.from_header, to_header = excluded.to_header,
 		cc_header = excluded.cc_header, subject = excluded.subject, date_header = excluded.date_header,
@@ -133,8 +136,15 @@ const upsertMessage = `INSERT INTO messages (account_id, id, thread_id, history_
 
 // saveMessage stores a live message unless the stored row is newer. A deletion has a history id above all that the
 // message had before, so an equal id is never an older snapshot of a deleted message. known is false if the caller
-// found no row in the message's thread.
+// found no row in the message's thread. Of a message outside the scope ids and labels are stored.
 func (t *tx) saveMessage(account string, m *packed, known bool) error {
+	rule, err := t.rule(account)
+	if err != nil {
+		return err
+	}
+	if !rule.Has(m.Labels) {
+		return t.saveOutside(account, m.ThreadID, m.ID, m.HistoryID, m.Labels)
+	}
 	n, err := t.exec(upsertMessage, account, m.ID, m.ThreadID, mailstore.HistoryText(m.HistoryID), nullTime(m.InternalDate),
 		m.Size, mailstore.LabelText(m.Labels), m.RFCMessageID, m.From, m.To, m.Cc, m.Subject, nullTime(m.Date), m.Snippet,
 		m.Cleaned, m.BodyMissing, m.Text, m.HTML, m.blob)
@@ -167,11 +177,22 @@ func (t *tx) deleteAttachments(account, message string) error {
 // no newer row is there.
 func (t *tx) deleteMessage(account, thread, id string, at consumers.HistoryID) error {
 	if _, err := t.exec(`INSERT INTO messages (account_id, id, thread_id, history_id, deleted) VALUES (?, ?, ?, ?, 1)
-		ON CONFLICT (account_id, id) DO UPDATE SET history_id = excluded.history_id, deleted = 1,
-			internal_date = NULL, size_estimate = 0, label_ids = '[]', rfc_message_id = '', from_header = '', to_header = '',
-			cc_header = '', subject = '', date_header = NULL, snippet = '', cleaned = 0, body_missing = 0,
-			body_text = '', body_html = '', raw = NULL`,
+		ON CONFLICT (account_id, id) DO UPDATE SET history_id = excluded.history_id, deleted = 1, outside = 0,
+			label_ids = '[]', `+erase,
 		account, id, thread, mailstore.HistoryText(at)); err != nil {
+		return err
+	}
+	return t.deleteAttachments(account, id)
+}
+
+// saveOutside leaves of a message outside the scope its ids and labels, unless a newer row is there.
+func (t *tx) saveOutside(account, thread, id string, at consumers.HistoryID, labels []string) error {
+	n, err := t.exec(`INSERT INTO messages (account_id, id, thread_id, history_id, label_ids, deleted, outside) VALUES (?, ?, ?, ?, ?, 1, 1)
+		ON CONFLICT (account_id, id) DO UPDATE SET thread_id = excluded.thread_id, history_id = excluded.history_id,
+			label_ids = excluded.label_ids, deleted = 1, outside = 1, `+erase+`
+		WHERE excluded.history_id >= messages.history_id`,
+		account, id, thread, mailstore.HistoryText(at), mailstore.LabelText(labels))
+	if err != nil || n == 0 {
 		return err
 	}
 	return t.deleteAttachments(account, id)

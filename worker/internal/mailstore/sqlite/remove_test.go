@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func mirrored(t *testing.T, s *Store, id string) {
 	}
 	must(s.AddAccount(ctx, consumers.Account{ID: id, Address: id + "@example.com"}, consumers.Sealed{}))
 	must(s.SetWatch(ctx, id, consumers.Watch{Expires: suiteTime}))
-	must(s.SaveLabels(ctx, id, []consumers.Label{{ID: "L1", Name: "Work"}}))
+	must(s.SaveLabels(ctx, id, []consumers.Label{{ID: "L1", Name: "Work"}}, time.Now()))
 	must(s.AddDeadLetter(ctx, consumers.DeadLetter{Account: id, Kind: consumers.History, Cause: "500"}))
 	page := consumers.ThreadPage{Threads: []consumers.ThreadRef{{ID: "t1", HistoryID: 90}}}
 	for _, kind := range []consumers.RunKind{consumers.RunImport, consumers.RunResync} {
@@ -111,7 +112,7 @@ func wantNew(t *testing.T, s *Store, after int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (consumers.Account{ID: "ann", Address: "ann@example.com", State: consumers.Importing}); a != want {
+	if want := (consumers.Account{ID: "ann", Address: "ann@example.com", State: consumers.Importing}); !reflect.DeepEqual(a, want) {
 		t.Errorf("cut after %d: added again it is %+v, want %+v", after, a, want)
 	}
 	live, err := s.live(ctx, "ann")

@@ -61,29 +61,31 @@ func (s *Store) StartRun(ctx context.Context, account string, kind consumers.Run
 			return err
 		}
 		started = true
-		id := strings.ToLower(rand.Text())
-		ms := mailstore.Millis(now)
-		if _, err = t.exec(`INSERT INTO runs (id, account_id, kind, due, started_at) VALUES (?, ?, ?, ?, ?)`,
-			id, account, kind, ms, ms); err != nil {
-			return err
-		}
-		state := consumers.Importing
-		if kind == consumers.RunResync {
-			state = consumers.Resyncing
-		}
-		if kind == consumers.RunResync {
-			if _, err = t.exec(`UPDATE accounts SET resync_at = ? WHERE id = ?`, ms, account); err != nil {
-				return err
-			}
-		}
-		if _, err = t.exec(`UPDATE accounts SET state = ?, reason = '' WHERE id = ? AND state IN `+activeStates,
-			state, account); err != nil {
-			return err
-		}
-		run, err = t.run(runByID, id)
+		run, err = t.startRun(account, kind, now)
 		return err
 	})
 	return run, started && err == nil, err
+}
+
+func (t *tx) startRun(account string, kind consumers.RunKind, now time.Time) (consumers.Run, error) {
+	id := strings.ToLower(rand.Text())
+	ms := mailstore.Millis(now)
+	if _, err := t.exec(`INSERT INTO runs (id, account_id, kind, due, started_at) VALUES (?, ?, ?, ?, ?)`,
+		id, account, kind, ms, ms); err != nil {
+		return consumers.Run{}, err
+	}
+	state := consumers.Importing
+	if kind == consumers.RunResync {
+		state = consumers.Resyncing
+		if _, err := t.exec(`UPDATE accounts SET resync_at = ? WHERE id = ?`, ms, account); err != nil {
+			return consumers.Run{}, err
+		}
+	}
+	if _, err := t.exec(`UPDATE accounts SET state = ?, reason = '' WHERE id = ? AND state IN `+activeStates,
+		state, account); err != nil {
+		return consumers.Run{}, err
+	}
+	return t.run(runByID, id)
 }
 
 // ActiveRun implements consumers.Store.
@@ -125,7 +127,8 @@ func (s *Store) PinBaseline(ctx context.Context, run string, baseline consumers.
 // pageQuery tells, in the order of the page's ids, which the run already has and what is stored of each. A thread with
 // messages on the retry list is not whole.
 const pageQuery = `SELECT j.value, rt.thread_id IS NOT NULL,
-		COALESCE(t.complete, 0) AND t.message_count > 0
+		COALESCE(t.complete, 0) AND (t.message_count > 0 OR EXISTS
+			(SELECT 1 FROM messages m WHERE m.account_id = ?2 AND m.thread_id = j.value AND m.deleted = 1 AND m.outside = 1))
 		AND NOT EXISTS (SELECT 1 FROM wants w WHERE w.account_id = ?2 AND w.thread_id = j.value)
 		AND NOT EXISTS (SELECT 1 FROM fetches f WHERE f.account_id = ?2 AND f.thread_id = j.value), t.history_id, t.snapshot_history_id
 	FROM json_each(?3) j
@@ -232,6 +235,9 @@ func (t *tx) addBatches(r consumers.Run, threads []string, size int) error {
 
 // QueueAbsent implements consumers.Store.
 func (s *Store) QueueAbsent(ctx context.Context, run string, batchSize int) (int, error) {
+	if err := s.removeAbsent(ctx, run); err != nil {
+		return 0, err
+	}
 	var absent []string
 	err := s.write(ctx, func(t *tx) error {
 		r, open, err := t.openRun(run)

@@ -41,10 +41,11 @@ func (t *tx) settleWants(account string, thread consumers.Thread) (none bool, er
 func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, thread consumers.Thread, now time.Time) error {
 	rows := packMessages(thread.Messages)
 	return s.write(ctx, func(t *tx) error {
-		if err := t.mustRun(b); err != nil {
+		open, err := t.runOpen(b)
+		if err != nil || !open {
 			return err
 		}
-		complete, err := t.saveSnapshot(b.Account, thread, rows)
+		complete, err := t.saveFetched(b, thread, rows)
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, thread cons
 			if err := t.fetchWanted(b.Account, thread.ID, now); err != nil {
 				return err
 			}
-			if _, err := t.saveSnapshot(b.Account, thread, rows); err != nil {
+			if _, err := t.saveFetched(b, thread, rows); err != nil {
 				return err
 			}
 		}

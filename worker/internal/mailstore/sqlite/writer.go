@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/gmailsync/gmailsync/consumers"
 )
 
 // writer owns the one connection that writes, and its prepared statements. A transaction is a few statements of some
@@ -42,7 +44,10 @@ func (w *writer) close() (err error) {
 }
 
 // tx is one writing transaction.
-type tx struct{ w *writer }
+type tx struct {
+	w     *writer
+	rules map[string]consumers.Scope // the scopes of accounts, as far as they were read
+}
 
 var errClosed = errors.New("store: closed")
 
@@ -60,7 +65,7 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) (err error) {
 		return ctx.Err()
 	}
 	defer func() { s.writer.turn <- struct{}{} }()
-	t := &tx{s.writer}
+	t := &tx{w: s.writer}
 	if _, err := t.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("store: begin: %w", err)
 	}
