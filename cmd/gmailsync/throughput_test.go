@@ -82,7 +82,7 @@ func importAll(b *testing.B, w *worker.Worker, sim simReady) {
 			b.Fatal(err)
 		}
 	}
-	looks := time.NewTicker(20 * time.Millisecond)
+	looks := time.NewTicker(200 * time.Millisecond) // a look costs milliseconds
 	defer looks.Stop()
 	for deadline := time.Now().Add(patience); ; <-looks.C {
 		accounts, err := w.Mirror().Accounts(b.Context())

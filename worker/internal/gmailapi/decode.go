@@ -2,7 +2,7 @@ package gmailapi
 
 import (
 	"encoding/base64"
-	"encoding/json"
+	json "github.com/go-json-experiment/json/v1"
 	"fmt"
 	"html"
 	"net/mail"
