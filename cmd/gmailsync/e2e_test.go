@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 // binary builds the program once for all tests of this package.
-func binary(t *testing.T) string {
+func binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(built.dir, "gmailsync")
 	built.once.Do(func() {
@@ -84,7 +84,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func start(t *testing.T, args ...string) *process {
+func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.CommandContext(context.Background(), binary(t), args...), exited: make(chan error, 1), stderr: &lockedBuffer{}}
 	p.cmd.Stderr = p.stderr
@@ -118,7 +118,7 @@ func (p *process) signal(s syscall.Signal) error {
 }
 
 // startSim runs the simulated Gmail and returns what it prints once it listens.
-func startSim(t *testing.T, args ...string) simReady {
+func startSim(t testing.TB, args ...string) simReady {
 	t.Helper()
 	p := start(t, append([]string{"sim", "--listen", "127.0.0.1:0"}, args...)...)
 	line, err := p.out.ReadBytes('\n')

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +25,20 @@ func (a *app) runCommand() *cobra.Command {
 	})
 }
 
+// tuneGC lets a worker's heap grow to five times what is in use before it is collected, but not beyond 200 MB: a worker
+// keeps a few megabytes and much passes through; at Go's default an import took a seventh more CPU time. GOGC and
+// GOMEMLIMIT win.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(200 << 20)
+	}
+}
+
 func (a *app) run(ctx context.Context) error {
+	tuneGC()
 	cfg, log, err := a.load()
 	if err != nil {
 		return err

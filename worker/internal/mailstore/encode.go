@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gmailsync/gmailsync/consumers"
 )
@@ -99,11 +100,10 @@ func IDList(ids []string) string {
 
 // CleanText makes any text storable: bytes that are no UTF-8 and NUL, which PostgreSQL refuses, become U+FFFD.
 func CleanText(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if strings.IndexByte(s, 0) < 0 {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // CleanMessage returns m with all its text storable, and Cleaned set if anything had to be replaced. The decoder
