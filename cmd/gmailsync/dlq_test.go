@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gmailsync/gmailsync/consumers"
 	"github.com/gmailsync/gmailsync/worker"
 )
 
@@ -49,11 +48,12 @@ func lettersOf(t *testing.T, config string) []worker.DeadLetter {
 	return letters
 }
 
-// What cannot be fetched ends as a dead letter with its cause, beside a running worker that goes on, and is fetched after a
-// replay. What is dropped is missing until a resync. (garrytan/gbrain#4959)
+// What cannot be fetched ends as a dead letter with its cause, beside a running worker that goes on, and is fetched after
+// a replay. What is dropped is missing until a resync. (garrytan/gbrain#4959)
 func TestDeadLettersAreListedReplayedAndDropped(t *testing.T) {
 	sim := startSim(t, "--accounts", "1", "--messages", "60", "--user-limit", "60000")
-	config := writeConfig(t, sim, "redis: {timeout: 5s}\nguard: {userLimit: 60000}\nconsumers: {maxAttempts: 2, pollInterval: 1s}\n")
+	config := writeConfig(t, sim, "redis: {timeout: 5s}\nguard: {userLimit: 60000}\n"+
+		"consumers: {maxAttempts: 2, pollInterval: 1s}\n")
 	owner := &victim{sim: sim, address: sim.Accounts[0].Address}
 	thread := mailboxOf(t, sim, owner.address)[0].ThreadID
 	fail(t, sim, map[string]any{"method": "threads.get", "id": thread, "status": 500, "times": -1})
@@ -71,12 +71,14 @@ func TestDeadLettersAreListedReplayedAndDropped(t *testing.T) {
 	}
 
 	letters := lettersOf(t, config)
-	if len(letters) != 2 || letters[0].ThreadID != thread || letters[0].Kind != consumers.ThreadBatch || letters[0].Attempts != 2 ||
-		letters[1].MessageID == "" || letters[1].Kind != consumers.History || letters[1].Attempts != 2 {
+	if len(letters) != 2 || letters[0].ThreadID != thread || letters[0].Kind != "thread-batch" || letters[0].Attempts != 2 ||
+		letters[1].MessageID == "" || letters[1].Kind != "history" || letters[1].Attempts != 2 {
 		t.Fatalf("letters %+v", letters)
 	}
 	table := mustCommand(t, "dlq", "list", "-c", config, "--account", owner.address)
-	for _, want := range []string{thread, letters[1].MessageID, "threads.get: passing (500 backendError)", "threads.get: permanent (400 invalidArgument)"} {
+	for _, want := range []string{
+		thread, letters[1].MessageID, "threads.get: passing (500 backendError)", "threads.get: permanent (400 invalidArgument)",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in the table:\n%s", want, table)
 		}
