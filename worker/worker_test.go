@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2/pstest"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -210,6 +211,26 @@ func TestAMailboxIsImportedFollowedAndVerified(t *testing.T) {
 	if v := r.verified(id); !v.Equal() || v.Threads != 30 {
 		t.Errorf("after the resync: %+v", v)
 	}
+}
+
+// What a killed worker held in a Pub/Sub outside goes on with the next one at once, not when its leases lapse.
+// (twentyhq/twenty#24171)
+func TestAWorkerTakesUpWhatTheLastOneHeld(t *testing.T) {
+	const ann = "ann@example.com"
+	pubsub := pstest.NewServer()
+	t.Cleanup(func() { _ = pubsub.Close() }) // after the worker
+	r := newRig(t)
+	r.cfg.PubSub.Endpoint = pubsub.Addr
+	r.sim.AddAccount(ann)
+	r.load(ann, 3)
+	w := r.build()
+	id := r.connect(ann)
+	store, held := w.mirror.store, time.Now().Add(time.Hour)
+	run, _, err := store.StartRun(t.Context(), id, consumers.RunImport, time.Now())
+	r.must(err)
+	r.must(store.Postpone(t.Context(), consumers.Job{Kind: consumers.InitialSync, Account: id, Run: run.ID}, held))
+	r.must(w.Start(t.Context()))
+	r.eventually("the import", func() bool { return r.status(id).Live() })
 }
 
 // Verify must be able to fail.

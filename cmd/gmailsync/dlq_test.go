@@ -48,11 +48,12 @@ func lettersOf(t *testing.T, config string) []worker.DeadLetter {
 	return letters
 }
 
-// What cannot be fetched ends as a dead letter with its cause, beside a running worker that goes on, and is fetched after a
-// replay. What is dropped is missing until a resync. (garrytan/gbrain#4959)
+// What cannot be fetched ends as a dead letter with its cause, beside a running worker that goes on, and is fetched after
+// a replay. What is dropped is missing until a resync. (garrytan/gbrain#4959)
 func TestDeadLettersAreListedReplayedAndDropped(t *testing.T) {
 	sim := startSim(t, "--accounts", "1", "--messages", "60", "--user-limit", "60000")
-	config := writeConfig(t, sim, "redis: {timeout: 5s}\nguard: {userLimit: 60000}\nconsumers: {maxAttempts: 2, pollInterval: 1s}\n")
+	config := writeConfig(t, sim, "redis: {timeout: 5s}\nguard: {userLimit: 60000}\n"+
+		"consumers: {maxAttempts: 2, pollInterval: 1s}\n")
 	owner := &victim{sim: sim, address: sim.Accounts[0].Address}
 	thread := mailboxOf(t, sim, owner.address)[0].ThreadID
 	fail(t, sim, map[string]any{"method": "threads.get", "id": thread, "status": 500, "times": -1})
@@ -75,7 +76,9 @@ func TestDeadLettersAreListedReplayedAndDropped(t *testing.T) {
 		t.Fatalf("letters %+v", letters)
 	}
 	table := mustCommand(t, "dlq", "list", "-c", config, "--account", owner.address)
-	for _, want := range []string{thread, letters[1].MessageID, "threads.get: passing (500 backendError)", "threads.get: permanent (400 invalidArgument)"} {
+	for _, want := range []string{
+		thread, letters[1].MessageID, "threads.get: passing (500 backendError)", "threads.get: permanent (400 invalidArgument)",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in the table:\n%s", want, table)
 		}

@@ -37,10 +37,10 @@ func envInt(t *testing.T, name string, standard int) int {
 // betweenKills is how long a worker is left alone at most; half of it on average.
 const betweenKills = 3 * time.Second
 
-// TestKilledWorkersLoseNothing kills two workers, each with a mirror of its own and both on one Redis, again and again while
-// they import and their mailboxes change. GMAILSYNC_KILLS, and GMAILSYNC_KILL_MESSAGES in each mailbox, make it larger. The
-// simulator's user limit is raised, so that the import takes about as long as the kills: four messages are about a thread of
-// 40 units. (kenn-io/msgvault#697, relaticle/relaticle#640)
+// TestKilledWorkersLoseNothing kills two workers, each with a mirror of its own and both on one Redis, again and again
+// while they import and their mailboxes change. GMAILSYNC_KILLS, and GMAILSYNC_KILL_MESSAGES in each mailbox, make it
+// larger. The simulator's user limit is raised, so that the import takes about as long as the kills: four messages are
+// about a thread of 40 units. (kenn-io/msgvault#697, relaticle/relaticle#640)
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes for some seconds")
@@ -53,14 +53,16 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 		"--latency", "20ms", "--pubsub", "127.0.0.1:0")
 	workers := make([]*victim, len(sim.Accounts))
 	for i, account := range sim.Accounts {
-		workers[i] = &victim{sim: sim, address: account.Address, mail: mailboxOf(t, sim, account.Address), config: writeConfig(t, sim, fmt.Sprintf(`
+		w := &victim{sim: sim, address: account.Address, mail: mailboxOf(t, sim, account.Address)}
+		w.config = writeConfig(t, sim, fmt.Sprintf(`
 redis: {url: "redis://%s", timeout: 2s}
 pubsub: {endpoint: %q, prefix: worker%d}
 guard: {userLimit: %d, failOpen: false}
 consumers: {pollInterval: 1s}
-`, redis, sim.PubSub, i, limit))}
-		addAccount(t, workers[i].config, account)
-		workers[i].process = start(t, "run", "-c", workers[i].config)
+`, redis, sim.PubSub, i, limit))
+		addAccount(t, w.config, account)
+		w.process = start(t, "run", "-c", w.config)
+		workers[i] = w
 	}
 	began, importing := time.Now(), 0
 	for range kills {
@@ -87,9 +89,9 @@ consumers: {pollInterval: 1s}
 	}
 	most := threads*101/100 + int64(kills*inFlight)
 	got := stats.Calls["threads.get"]
-	t.Logf("%d kills, %d of them during an import, in %s; all caught up after %s; %d threads; threads.get %d, at most %d allowed;"+
-		" messages.get %d; refused %d; at most %d of %d units of a user in 60 s", kills, importing, killing.Round(time.Second),
-		took.Round(time.Second), threads, got, most, stats.Calls["messages.get"], stats.Refused, stats.MaxUserUnits60s, limit)
+	t.Logf("%d kills, %d of them during an import, in %s; all caught up after %s; %d threads; threads.get %d, at most %d"+
+		" allowed; messages.get %d; refused %d; at most %d of %d units of a user in 60 s", kills, importing,
+		killing.Round(time.Second), took.Round(time.Second), threads, got, most, stats.Calls["messages.get"], stats.Refused, stats.MaxUserUnits60s, limit)
 	if got > most || stats.Refused != 0 {
 		t.Errorf("threads.get called %d times, want at most %d; refused %d, want 0", got, most, stats.Refused)
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/gmailsync/gmailsync/worker"
 )
 
-// A resync beside a running worker asks for one page of the listing for 500 threads, 10 units each, and for the threads that
-// differ, 40 units each: here one, a message of which was given up and forgotten.
+// A resync beside a running worker asks for one page of the listing for 500 threads, 10 units each, and for the threads
+// that differ, 40 units each: here one, a message of which was given up and forgotten.
 func TestResyncBesideAWorkerCostsItsListingAndWhatDiffers(t *testing.T) {
 	sim := startSim(t, "--accounts", "1", "--messages", "2200", "--user-limit", "1200000")
-	config := writeConfig(t, sim, "redis: {timeout: 5s}\nguard: {userLimit: 1200000}\nconsumers: {maxAttempts: 1, pollInterval: 1s}\n")
+	config := writeConfig(t, sim, "redis: {timeout: 5s}\nguard: {userLimit: 1200000}\n"+
+		"consumers: {maxAttempts: 1, pollInterval: 1s}\n")
 	owner := &victim{sim: sim, address: sim.Accounts[0].Address}
 	addAccount(t, config, sim.Accounts[0])
 	start(t, "run", "-c", config)
@@ -28,7 +29,8 @@ func TestResyncBesideAWorkerCostsItsListingAndWhatDiffers(t *testing.T) {
 	}
 	for _, differing := range []int64{1, 0} {
 		before := simStats(t, sim)
-		if out := mustCommand(t, "account", "resync", "-c", config, "--account", owner.address); !strings.Contains(out, "resync started") {
+		out := mustCommand(t, "account", "resync", "-c", config, "--account", owner.address)
+		if !strings.Contains(out, "resync started") {
 			t.Errorf("resync said %q", out)
 		}
 		live := waitFor(t, config, func(s worker.AccountStatus) bool { return isLive(s) && owner.caughtUp(s) })
@@ -39,7 +41,8 @@ func TestResyncBesideAWorkerCostsItsListingAndWhatDiffers(t *testing.T) {
 				called("threads.list"), called("threads.get"), called("messages.get"))
 		}
 		// Beyond that, the profile, the labels, and the polls meanwhile.
-		if units := after.Units - before.Units; units != 10*pages+40*differing+called("getProfile")+called("labels.list")+2*called("history.list") {
+		others := called("getProfile") + called("labels.list") + 2*called("history.list")
+		if units := after.Units - before.Units; units != 10*pages+40*differing+others {
 			t.Errorf("%d of %d threads differ: %d units for %v, before %v", differing, threads, units, after.Calls, before.Calls)
 		}
 		if live.Run.Listed != threads+1 || live.Run.Stored != threads+1 {
