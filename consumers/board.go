@@ -76,9 +76,8 @@ func (b *board) fold(d Delivery) (found, folded bool) {
 	return true, false
 }
 
-// merge is the job that stands for both: the oldest cause, the newest notification.
+// merge is the job that stands for both: the older cause.
 func merge(kept, arrived Job) Job {
-	kept.Noticed = max(kept.Noticed, arrived.Noticed)
 	if arrived.At.Before(kept.At) {
 		kept.At = arrived.At
 	}

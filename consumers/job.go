@@ -26,11 +26,10 @@ const jobVersion = 1
 // Job is a hint that there is work; what the work is stands in the database.
 type Job struct {
 	Kind    Kind      `json:"kind"`
-	Account string    `json:"account"`           // account id
-	Run     string    `json:"run,omitempty"`     // sync run; initial-sync and thread-batch
-	Batch   int64     `json:"batch,omitempty"`   // thread-batch
-	Noticed HistoryID `json:"noticed,omitempty"` // history: the notification's id, 0 if polled; never used as a start
-	At      time.Time `json:"at"`                // when the cause of the job was seen
+	Account string    `json:"account"`         // account id
+	Run     string    `json:"run,omitempty"`   // sync run; initial-sync and thread-batch
+	Batch   int64     `json:"batch,omitempty"` // thread-batch
+	At      time.Time `json:"at"`              // when the cause of the job was seen
 }
 
 // Key tells which jobs are about the same work: jobs of one key are never handled at once, and a job that arrives

@@ -228,6 +228,6 @@ type Store interface {
 	// DueJobs returns jobs of active accounts whose work is open and due, and postpones each to next: never published,
 	// lost, or their wait is over.
 	DueJobs(ctx context.Context, now, next time.Time, limit int) ([]Job, error)
-	// ReleaseAll makes all open work due at once: for a queue that lives in the process and starts empty.
+	// ReleaseAll makes all open work due at once: for a process that starts as the only one on this store.
 	ReleaseAll(ctx context.Context) error
 }

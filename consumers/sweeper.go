@@ -19,22 +19,23 @@ const (
 // Sweeper publishes the work that the database says is open and due but nobody holds: never published, lost, or its wait
 // is over.
 type Sweeper struct {
-	base     Base
-	embedded bool
-	once     sync.Once
-	cancel   context.CancelFunc
-	done     chan struct{}
+	base   Base
+	alone  bool
+	once   sync.Once
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
-// NewSweeper returns a sweeper over b's store and queue. embedded says that the queue lives in this process and starts
-// empty, so that all open work is due when it starts.
-func NewSweeper(b Base, embedded bool) *Sweeper {
-	return &Sweeper{base: b, embedded: embedded, done: make(chan struct{})}
+// NewSweeper returns a sweeper over b's store and queue. alone says that no other process works on the store, so that nobody
+// holds any of its work when this one starts: all of it is due at once. Else the work of a killed process would wait until its
+// leases in the queue lapse, or for SweepAfter.
+func NewSweeper(b Base, alone bool) *Sweeper {
+	return &Sweeper{base: b, alone: alone, done: make(chan struct{})}
 }
 
 // Start starts sweeping, at once and then every second, until Stop. It is called once; ctx bounds only the start.
 func (s *Sweeper) Start(ctx context.Context) error {
-	if s.embedded {
+	if s.alone {
 		if err := s.base.Store.ReleaseAll(ctx); err != nil {
 			return fmt.Errorf("sweeper: release the work that the last process held: %w", err)
 		}

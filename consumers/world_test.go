@@ -122,7 +122,7 @@ func (w *world) kill() {
 
 // push delivers a notification, as Gmail does after a change.
 func (w *world) push(id string) {
-	_ = w.queue.Publish(context.Background(), Job{Kind: History, Account: id, Noticed: w.boxes[id].HistoryID(), At: time.Now()})
+	_ = w.queue.Publish(context.Background(), Job{Kind: History, Account: id, At: time.Now()})
 }
 
 // settled waits until nothing is left to do, and checks that each mirror is its mailbox.

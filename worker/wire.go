@@ -93,7 +93,7 @@ func (w *Worker) build(ctx context.Context) error {
 	if err := w.buildConsumers(); err != nil {
 		return err
 	}
-	w.sweeper = consumers.NewSweeper(w.base(), w.queue.IsEmbedded())
+	w.sweeper = consumers.NewSweeper(w.base(), true) // the mirror's lock sees to it
 	if w.cfg.Push.Listen == "" && w.pushListener == nil {
 		return nil
 	}

@@ -48,8 +48,7 @@ func TestKilledImportGoesOnWhereItWas(t *testing.T) {
 // requireEqualMirror compares an export with the simulated mailbox by ids, threads, labels and headers.
 func requireEqualMirror(t *testing.T, sim simReady, config, address string) {
 	t.Helper()
-	var mailbox []gmailsim.Snapshot
-	getJSON(t, sim.Endpoint+"_sim/mailbox?address="+address, &mailbox)
+	mailbox := mailboxOf(t, sim, address)
 	want := map[string]gmailsim.Snapshot{}
 	for _, s := range mailbox {
 		want[s.ID] = s

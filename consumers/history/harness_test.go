@@ -131,9 +131,9 @@ func (f *fixture) reply(to consumers.Message) consumers.Message {
 	return f.box.Add(consumers.Message{ThreadID: to.ThreadID})
 }
 
-// handle works on one job, by default a notification of the mailbox's current id.
+// handle works on one job.
 func (f *fixture) handle() consumers.Outcome {
-	return f.handler.Handle(f.Context(), consumers.Job{Kind: consumers.History, Account: account, Noticed: f.box.HistoryID(), At: time.Now()})
+	return f.handler.Handle(f.Context(), consumers.Job{Kind: consumers.History, Account: account, At: time.Now()})
 }
 
 func (f *fixture) must(err error) {

@@ -13,15 +13,16 @@ import (
 	"github.com/gmailsync/gmailsync/consumers/consumertest"
 )
 
-// googleworkspace/python-samples#200: the notification's id was taken as the start, so that every history was empty.
+// googleworkspace/python-samples#200: the notification's id was taken as the start, so that every history was empty. A job
+// does not even have it.
 func TestStartIsTheStoredCursor(t *testing.T) {
 	f := newFixture(t)
 	f.add(3)
 	f.mirror(consumers.RunImport, true)
 	cursor := f.account().Cursor
 	f.add(1)
-	for _, noticed := range []consumers.HistoryID{f.box.HistoryID(), 0, 1<<53 + 1, 1<<64 - 1} {
-		f.done(f.handler.Handle(t.Context(), consumers.Job{Kind: consumers.History, Account: account, Noticed: noticed}))
+	for range 3 {
+		f.done(f.handle())
 	}
 	expect(t, "calls from the stored cursor", f.box.Calls(consumertest.OpHistory, cursor.String()), 1)
 	f.equal()
@@ -189,7 +190,7 @@ func TestTwoConsumersOfOneAccountEndLikeOne(t *testing.T) {
 				h := f.newHandler(nil)
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
-					h.Handle(context.Background(), consumers.Job{Kind: consumers.History, Account: account, Noticed: consumers.HistoryID(100 + 20*i)})
+					h.Handle(context.Background(), consumers.Job{Kind: consumers.History, Account: account})
 				})
 			}
 			time.Sleep(3 * time.Millisecond)

@@ -27,7 +27,7 @@ func (w *world) happen(e Event) error {
 
 // push delivers Gmail's notification.
 func (w *world) push(id, how string) {
-	j := consumers.Job{Kind: consumers.History, Account: id, Noticed: w.boxes[id].HistoryID(), At: time.Now()}
+	j := consumers.Job{Kind: consumers.History, Account: id, At: time.Now()}
 	switch how {
 	case "once":
 		w.queue.send(j)

@@ -153,9 +153,6 @@ func (b *Broker) publish(ctx context.Context, jobs []consumers.Job) (refused []c
 	return refused, failed
 }
 
-// IsEmbedded tells whether the queue lives in this process, and therefore started empty.
-func (b *Broker) IsEmbedded() bool { return b.local != nil }
-
 // Close sends what is still being published and disconnects. End every Receive first. A second call does nothing.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() { b.closeErr = b.close() })

@@ -88,18 +88,6 @@ func (c *Client) Attachment(ctx context.Context, account, messageID, partID stri
 	return c.mailbox(account, gmailquota.Maintenance).attachment(ctx, messageID, partID)
 }
 
-// MessagePage is one page of a listing of messages. An empty Next ends the listing, nothing else does.
-type MessagePage struct {
-	Threads map[string]string // thread ids by message id
-	Next    string
-}
-
-// Labeled lists the messages that have a label, trash and spam included, as class maintenance: 5 units a 500. The error is
-// a *consumers.MailboxError.
-func (c *Client) Labeled(ctx context.Context, account, label, pageToken string) (MessagePage, error) {
-	return c.mailbox(account, gmailquota.Maintenance).labeled(ctx, label, pageToken)
-}
-
 // FetchParts returns the nodes of a message as Gmail has it now, for 20 units of class maintenance, with the attachment
 // ids that Content takes. The error is a *consumers.MailboxError.
 func (c *Client) FetchParts(ctx context.Context, account, messageID string) ([]Part, error) {
@@ -110,6 +98,18 @@ func (c *Client) FetchParts(ctx context.Context, account, messageID string) ([]P
 // maintenance. The error is a *consumers.MailboxError.
 func (c *Client) Content(ctx context.Context, account, messageID, attachmentID string) ([]byte, error) {
 	return c.mailbox(account, gmailquota.Maintenance).content(ctx, messageID, attachmentID)
+}
+
+// MessagePage is one page of a listing of messages. An empty Next ends the listing, nothing else does.
+type MessagePage struct {
+	Threads map[string]string // thread ids by message id
+	Next    string
+}
+
+// Labeled lists the messages that have a label, trash and spam included, as class maintenance: 5 units a 500. The error is
+// a *consumers.MailboxError.
+func (c *Client) Labeled(ctx context.Context, account, label, pageToken string) (MessagePage, error) {
+	return c.mailbox(account, gmailquota.Maintenance).labeled(ctx, label, pageToken)
 }
 
 // CloseIdle closes connections that are not in use.

@@ -148,7 +148,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (Kind, error) {
 	case n.noticed <= account.Cursor:
 		return Stale, nil
 	}
-	job := consumers.Job{Kind: consumers.History, Account: account.ID, Noticed: n.noticed, At: time.Now()}
+	job := consumers.Job{Kind: consumers.History, Account: account.ID, At: time.Now()}
 	if err := h.queue.Publish(r.Context(), job); err != nil {
 		return Failed, err
 	}
