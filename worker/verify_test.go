@@ -75,7 +75,7 @@ func replyTo(i int) []byte {
 // damage changes the store behind everybody's back.
 func (v *verifyRig) damage(statements ...string) {
 	v.Helper()
-	db, err := sql.Open("sqlite", v.cfg.Store.Path)
+	db, err := sql.Open("sqlite", "file:"+v.cfg.Store.Path+"?_pragma=busy_timeout(10000)")
 	v.must(err)
 	for _, s := range statements {
 		_, err := db.ExecContext(v.Context(), s)
