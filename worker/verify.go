@@ -47,7 +47,11 @@ func (m *Mirror) verify(ctx context.Context, account string) (VerifyResult, erro
 	if err != nil {
 		return r, err
 	}
-	differ, err := differing(ctx, mailbox, stored, &r)
+	outside, err := m.store.OutsideRefs(ctx, account)
+	if err != nil {
+		return r, err
+	}
+	differ, err := differing(ctx, mailbox, stored, outside, &r)
 	if err != nil {
 		return r, err
 	}
@@ -68,8 +72,8 @@ func (m *Mirror) verify(ctx context.Context, account string) (VerifyResult, erro
 }
 
 // differing lists the mailbox's threads and returns, sorted, those whose history id is not the stored one, and those
-// that only one side has.
-func differing(ctx context.Context, mailbox consumers.Mailbox, stored map[string]consumers.HistoryID, r *VerifyResult) ([]string, error) {
+// that only one side has. Of threads outside the scope only those that are listed can differ.
+func differing(ctx context.Context, mailbox consumers.Mailbox, stored, outside map[string]consumers.HistoryID, r *VerifyResult) ([]string, error) {
 	listed := map[string]bool{}
 	var differ []string
 	for token := ""; ; {
@@ -82,7 +86,7 @@ func differing(ctx context.Context, mailbox consumers.Mailbox, stored map[string
 				continue
 			}
 			listed[t.ID] = true
-			if h, ok := stored[t.ID]; !ok || h != t.HistoryID {
+			if stored[t.ID] != t.HistoryID && outside[t.ID] != t.HistoryID {
 				differ = append(differ, t.ID)
 			}
 		}
