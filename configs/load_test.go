@@ -139,6 +139,12 @@ func TestWrongFileNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"alias", "redis:\n  url: &u embedded\n", "redis.url", "an anchor, alias or tag", ":2", []string{"plain value"}},
 		{"text for a section", "redis: embedded\n", "redis", "embedded", ":1", []string{"url, timeout"}},
 		{"price that is no number", "guard:\n  prices:\n    threads.get: forty\n", "guard.prices.threads.get", "forty", ":3", []string{"units"}},
+		{"labels that are no list", "scope:\n  labelsIn: INBOX\n", "scope.labelsIn", "INBOX", ":2", []string{"a list, such as"}},
+		{"label that is no name", "scope:\n  labelsIn:\n    - INBOX\n    - {a: 1}\n", "scope.labelsIn", "a mapping", ":4", []string{"plain values"}},
+		{"label both in and out", "scope:\n  labelsIn: [Work]\n  labelsOut: [work]\n", "scope.labelsIn", "Work", ":2", []string{"do not leave out"}},
+		{"spam in and out", "scope:\n  labelsIn: [SPAM]\n  spam: false\n", "scope.labelsIn", "SPAM", ":2", []string{"scope.spam"}},
+		{"label without a name", "scope:\n  labelsOut: [\"\"]\n", "scope.labelsOut", "", ":2", []string{"names or ids"}},
+		{"query with space around it", "scope:\n  query: \" in:inbox\"\n", "scope.query", "", ":2", []string{"one line"}},
 		{"prices that are no mapping", "guard:\n  prices: 40\n", "guard.prices", "40", ":2", []string{"method names"}},
 		{"price of 0", "guard:\n  prices:\n    threads.get: 0\n", "guard.prices.threads.get", "0", ":3", []string{"1 to"}},
 		{"capacity by hand of 0", "guard:\n  perUserCapacityUnits: 0\n", "guard.perUserCapacityUnits", "0", ":2", []string{"more than 0"}},
@@ -241,4 +247,12 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("more than one line: %q", err)
 		}
 	})
+}
+
+func TestScopeFromFileAndEnvironment(t *testing.T) {
+	c, err := load(writeFile(t, "scope:\n  query: newer_than:1y\n  labelsIn: [INBOX, Work]\n  trash: false\n"), []string{"GMAILSYNC_SCOPE_LABELS_OUT=Private, CATEGORY_PROMOTIONS"})
+	want := Scope{Query: "newer_than:1y", LabelsIn: []string{"INBOX", "Work"}, LabelsOut: []string{"Private", "CATEGORY_PROMOTIONS"}, Spam: true}
+	if err != nil || !reflect.DeepEqual(c.Scope, want) {
+		t.Errorf("got %+v, %v; want %+v", c.Scope, err, want)
+	}
 }

@@ -95,15 +95,19 @@ func (v *verifier) list(ctx context.Context) error {
 }
 
 // suspects returns the threads to be fetched, sorted: those whose history id is not the stored one, those that only one
-// side has, those with other labels where that is asked for, and the sample.
+// side has (of those outside the scope only what is listed can differ), those with other labels where that is asked for, and the sample.
 func (v *verifier) suspects(ctx context.Context) ([]string, error) {
 	stored, err := v.store.ThreadRefs(ctx, v.result.Account)
 	if err != nil {
 		return nil, err
 	}
+	outside, err := v.store.OutsideRefs(ctx, v.result.Account)
+	if err != nil {
+		return nil, err
+	}
 	differ := map[string]bool{}
 	for id, h := range v.listed {
-		if have, ok := stored[id]; !ok || have != h {
+		if stored[id] != h && outside[id] != h {
 			differ[id] = true
 		}
 	}

@@ -10,7 +10,7 @@
 //	change in a thread that is not stored whole                  40  threads.get
 //	the two above in a thread of more than some megabytes        40  and 20 for each new message, messages.get
 //	label change in a thread that a run is about to fetch         0
-//	label change of a message outside the scope's labels          0, or 20 if it comes inside
+//	label change of a message outside the scope's labels          0, or 40 if it comes inside
 //	label change of a message outside the scope's query           0
 //
 // A fetch that fails goes to the retry list and the cursor moves on: one bad message never holds up the others, and none

@@ -103,19 +103,26 @@ func scanMessage(r *sql.Rows) (consumers.Message, error) {
 	return m, err
 }
 
-// ThreadRefs returns the threads that are not deleted, with the history ids of their last known changes: also those of which
-// only messages outside the scope are known.
+// ThreadRefs returns the threads that are not deleted, with the history ids of their last known changes.
 func (s *Store) ThreadRefs(ctx context.Context, account string) (map[string]consumers.HistoryID, error) {
+	return s.threadRefs(ctx, `SELECT id, history_id FROM threads WHERE account_id = ? AND message_count > 0`, account)
+}
+
+// OutsideRefs is ThreadRefs for the threads of which only messages outside the scope are known.
+func (s *Store) OutsideRefs(ctx context.Context, account string) (map[string]consumers.HistoryID, error) {
+	return s.threadRefs(ctx, `SELECT id, history_id FROM threads t WHERE account_id = ? AND message_count = 0 AND EXISTS
+		(SELECT 1 FROM messages m WHERE m.account_id = t.account_id AND m.thread_id = t.id AND m.deleted = 1 AND m.outside = 1)`, account)
+}
+
+func (s *Store) threadRefs(ctx context.Context, query, account string) (map[string]consumers.HistoryID, error) {
 	refs := map[string]consumers.HistoryID{}
-	err := s.rows(ctx, `SELECT id, history_id FROM threads t WHERE account_id = ? AND (message_count > 0 OR EXISTS
-		(SELECT 1 FROM messages m WHERE m.account_id = t.account_id AND m.thread_id = t.id AND m.deleted = 1 AND m.outside = 1))`, []any{account},
-		func(r *sql.Rows) error {
-			var id string
-			var h consumers.HistoryID
-			err := r.Scan(&id, hist(&h))
-			refs[id] = h
-			return err
-		})
+	err := s.rows(ctx, query, []any{account}, func(r *sql.Rows) error {
+		var id string
+		var h consumers.HistoryID
+		err := r.Scan(&id, hist(&h))
+		refs[id] = h
+		return err
+	})
 	return refs, err
 }
 
