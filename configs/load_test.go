@@ -250,7 +250,7 @@ func FuzzLoad(f *testing.F) {
 }
 
 func TestScopeFromFileAndEnvironment(t *testing.T) {
-	c, err := Load(writeFile(t, "scope:\n  query: newer_than:1y\n  labelsIn: [INBOX, Work]\n  trash: false\n"), []string{"GMAILSYNC_SCOPE_LABELS_OUT=Private, CATEGORY_PROMOTIONS"})
+	c, err := load(writeFile(t, "scope:\n  query: newer_than:1y\n  labelsIn: [INBOX, Work]\n  trash: false\n"), []string{"GMAILSYNC_SCOPE_LABELS_OUT=Private, CATEGORY_PROMOTIONS"})
 	want := Scope{Query: "newer_than:1y", LabelsIn: []string{"INBOX", "Work"}, LabelsOut: []string{"Private", "CATEGORY_PROMOTIONS"}, Spam: true}
 	if err != nil || !reflect.DeepEqual(c.Scope, want) {
 		t.Errorf("got %+v, %v; want %+v", c.Scope, err, want)
