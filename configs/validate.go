@@ -102,19 +102,14 @@ func (c Config) checkPush(v *validator) {
 	}
 }
 
-// checkScope refuses a scope that has nothing inside, and a query that would do so in silence.
+// checkScope refuses a scope that contradicts itself.
 func (c Config) checkScope(v *validator) {
 	s := c.Scope
 	if s.Query != strings.TrimSpace(s.Query) || strings.ContainsFunc(s.Query, unicode.IsControl) {
 		v.fail("scope.query", strconv.Quote(s.Query), "", "one line of Gmail's search, without space around it")
 	}
-	for key, names := range map[string][]string{"scope.labelsIn": s.LabelsIn, "scope.labelsOut": s.LabelsOut} {
-		for _, name := range names {
-			if strings.TrimSpace(name) == "" {
-				v.fail(key, strconv.Quote(name), "", "names or ids of labels")
-			}
-		}
-	}
+	v.labels("scope.labelsIn", s.LabelsIn)
+	v.labels("scope.labelsOut", s.LabelsOut)
 	for _, name := range s.LabelsIn {
 		out := slices.ContainsFunc(s.LabelsOut, func(o string) bool { return strings.EqualFold(o, name) })
 		if out || name == "SPAM" && !s.Spam || name == "TRASH" && !s.Trash {
@@ -138,6 +133,12 @@ func (c Config) checkConsumers(v *validator) {
 		v.fail("consumers.sweepAfter", n.SweepAfter.String(), "jobs that are only waiting would be published again", "more than consumers.maxPark, which is "+n.MaxPark.String())
 	}
 	v.number("consumers.maxAttempts", int64(n.MaxAttempts), 1, 1000)
+}
+
+func (v *validator) labels(key string, names []string) {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == "" }) {
+		v.fail(key, strconv.Quote(""), "", "names or ids of labels, none of them empty")
+	}
 }
 
 // validator keeps the first setting that is not allowed.

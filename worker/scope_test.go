@@ -10,6 +10,8 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
+const ann = "ann@example.com"
+
 // mirrored returns the subjects of the mirrored messages, sorted.
 func (r *rig) mirrored(id string) []string {
 	r.Helper()
@@ -46,20 +48,19 @@ func (r *rig) restart() {
 	r.must(r.build().Start(r.Context()))
 }
 
-func (r *rig) upToDate(id, address string) func() bool {
+func (r *rig) upToDate(id string) func() bool {
 	return func() bool {
 		a, err := r.worker.mirror.store.Account(r.Context(), id)
 		r.must(err)
 		s := r.status(id) // after the scope, with which the state changes
 		due, err := r.worker.mirror.store.DueFetches(r.Context(), id, time.Now().Add(24*time.Hour), 1)
 		r.must(err)
-		return s.Live() && s.HistoryID == fmt.Sprint(r.sim.HistoryID(address)) && a.Scope.Equal(scopeOf(r.cfg.Scope)) && len(due) == 0
+		return s.Live() && s.HistoryID == fmt.Sprint(r.sim.HistoryID(ann)) && a.Scope.Equal(scopeOf(r.cfg.Scope)) && len(due) == 0
 	}
 }
 
 // rtCamp/frappe-gmail-thread#28, #37; twentyhq/twenty#22889: import, history and resync mirror the same part of the mailbox.
 func TestOnlyTheScopeIsMirrored(t *testing.T) {
-	const ann = "ann@example.com"
 	r := newRig(t)
 	r.sim.AddAccount(ann)
 	private, err := r.sim.AddLabel(ann, "Private")
@@ -75,7 +76,7 @@ func TestOnlyTheScopeIsMirrored(t *testing.T) {
 	r.cfg.Scope.LabelsOut, r.cfg.Scope.Spam, r.cfg.Scope.Trash = []string{"private"}, false, false
 	r.must(r.build().Start(t.Context()))
 	id := r.connect(ann)
-	r.eventually("the import", r.upToDate(id, ann))
+	r.eventually("the import", r.upToDate(id))
 	r.wantMirrored(id, "after the import", 0, 3)
 
 	change(0, []string{private}, nil)
@@ -84,7 +85,7 @@ func TestOnlyTheScopeIsMirrored(t *testing.T) {
 	r.must(err)
 	_, err = r.sim.Trash(ann, refs[3].ID)
 	r.must(err)
-	r.eventually("the changes", r.upToDate(id, ann))
+	r.eventually("the changes", r.upToDate(id))
 	r.wantMirrored(id, "after changes", 1)
 
 	r.must(r.sim.ExpireHistory(ann))
@@ -96,19 +97,19 @@ func TestOnlyTheScopeIsMirrored(t *testing.T) {
 	r.must(r.build().Start(t.Context()))
 	_, err = r.worker.Mirror().ResyncAccount(t.Context(), id)
 	r.must(err)
-	r.eventually("the resync", r.upToDate(id, ann))
+	r.eventually("the resync", r.upToDate(id))
 	r.wantMirrored(id, "after the resync", 1, 3)
 
 	r.cfg.Scope.Spam, r.cfg.Scope.LabelsOut = true, nil
 	r.restart()
-	r.eventually("the wider scope", r.upToDate(id, ann))
+	r.eventually("the wider scope", r.upToDate(id))
 	r.wantMirrored(id, "in a wider scope", 0, 1, 2, 3, 5)
 
 	r.cfg.Scope.Query = `subject:"subject 1"`
 	r.restart()
-	r.eventually("the query", r.upToDate(id, ann))
+	r.eventually("the query", r.upToDate(id))
 	r.wantMirrored(id, "with a query", 1)
 	change(0, []string{"STARRED"}, nil)
-	r.eventually("the change outside the query", r.upToDate(id, ann))
+	r.eventually("the change outside the query", r.upToDate(id))
 	r.wantMirrored(id, "after a change outside the query", 1)
 }

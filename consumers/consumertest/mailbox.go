@@ -365,10 +365,6 @@ func (m *Mailbox) Labels(ctx context.Context) ([]consumers.Label, error) {
 	return slices.Clone(m.LabelList), nil
 }
 
-func (m *Mailbox) isFound(thread string) bool {
-	return m.Found == nil || slices.ContainsFunc(m.inThread(thread), m.Found)
-}
-
 // ListThreads implements consumers.Mailbox. A page token names the last thread shown, so it survives insertions.
 func (m *Mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.ThreadPage, error) {
 	if err := m.enter(ctx, OpListThreads, pageToken); err != nil {
@@ -385,7 +381,7 @@ func (m *Mailbox) ListThreads(ctx context.Context, pageToken string) (consumers.
 	}
 	var ids []string
 	for id, th := range m.threads {
-		if th.order < before && m.isFound(id) {
+		if th.order < before && (m.Found == nil || slices.ContainsFunc(m.inThread(id), m.Found)) {
 			ids = append(ids, id)
 		}
 	}
