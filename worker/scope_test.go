@@ -10,8 +10,6 @@ import (
 	"github.com/gmailsync/gmailsync/consumers"
 )
 
-const ann = "ann@example.com"
-
 // mirrored returns the subjects of the mirrored messages, sorted.
 func (r *rig) mirrored(id string) []string {
 	r.Helper()
