@@ -10,9 +10,15 @@ import (
 	"github.com/gmailsync/gmailsync/worker/internal/mailstore"
 )
 
-// page is how many messages EachMessage reads at once. Between pages no read transaction is open: one that stays open
-// keeps the WAL file from being reset.
-const page = 200
+// page is how many messages EachMessage reads at once, and pageBytes how much of their text and JSON from which it reads no
+// further. Between pages no read transaction is open: one that stays open keeps the WAL file from being reset.
+const (
+	page      = 200
+	pageBytes = 4 << 20
+)
+
+// errPageFull ends a page early.
+var errPageFull = errors.New("the page is full")
 
 const messageColumns = `SELECT id, thread_id, history_id, internal_date, size_estimate, label_ids, rfc_message_id, from_header,
 	to_header, cc_header, subject, date_header, snippet, cleaned, body_missing, body_text, body_html, raw
@@ -30,13 +36,14 @@ func (s *Store) EachMessage(ctx context.Context, account string, fn func(consume
 		if err != nil {
 			return err
 		}
-		for _, m := range list {
-			if err := fn(m); err != nil {
+		for i := range list {
+			last = list[i].ID
+			if err := fn(list[i]); err != nil {
 				return err
 			}
-			last = m.ID
+			list[i] = consumers.Message{} // what is done with is not held until the end of the page
 		}
-		if len(list) < page {
+		if len(list) == 0 {
 			return nil
 		}
 	}
@@ -45,13 +52,17 @@ func (s *Store) EachMessage(ctx context.Context, account string, fn func(consume
 func (s *Store) messagePage(ctx context.Context, account, after string) ([]consumers.Message, error) {
 	var list []consumers.Message
 	at := map[string]int{}
+	held := 0
 	err := s.rows(ctx, messageColumns, []any{account, after, page}, func(r *sql.Rows) error {
 		m, err := scanMessage(r)
 		at[m.ID] = len(list)
 		list = append(list, m)
+		if held += len(m.Raw) + len(m.Text) + len(m.HTML); err == nil && held >= pageBytes {
+			err = errPageFull
+		}
 		return err
 	})
-	if err != nil || len(list) == 0 {
+	if err != nil && !errors.Is(err, errPageFull) || len(list) == 0 {
 		return nil, err
 	}
 	err = s.rows(ctx, `SELECT message_id, part_id, filename, mime_type, content_id, inline, size FROM attachments
