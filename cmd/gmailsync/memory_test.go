@@ -29,12 +29,12 @@ type memoryRig struct {
 }
 
 // newMemoryRig fills the mailboxes of n accounts, starts the worker and connects the accounts.
-func newMemoryRig(t *testing.T, n int, fill func(sim *gmailsim.Server, address string)) *memoryRig {
+func newMemoryRig(t *testing.T, cfg gmailsim.Config, n int, fill func(sim *gmailsim.Server, address string)) *memoryRig {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("the peak is read from /proc")
 	}
-	sim, err := gmailsim.New(gmailsim.Config{})
+	sim, err := gmailsim.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +57,6 @@ consumers: {pollInterval: 1s}
 		addAccount(t, r.config, account)
 	}
 	return r
-}
-
-// load puts a message into a mailbox's past.
-func (r *memoryRig) load(sim *gmailsim.Server, address string, raw []byte) {
-	r.Helper()
-	if _, err := sim.Load(address, raw); err != nil {
-		r.Fatal(err)
-	}
 }
 
 // stored waits until every mailbox is mirrored with so many messages, none of them given up.
@@ -155,7 +147,7 @@ func TestMemory(t *testing.T) {
 	t.Run("many threads", func(t *testing.T) {
 		n := envInt(t, "GMAILSYNC_MEMORY", 0)
 		for _, threads := range []int{n / 10, n} {
-			r := newMemoryRig(t, 1, func(sim *gmailsim.Server, address string) {
+			r := newMemoryRig(t, gmailsim.Config{}, 1, func(sim *gmailsim.Server, address string) {
 				for i := range threads {
 					if _, err := sim.Load(address, plainMail(fmt.Sprint("thread", i), "", 2000)); err != nil {
 						t.Fatal(err)
@@ -169,33 +161,39 @@ func TestMemory(t *testing.T) {
 	})
 	// onyx-dot-app/onyx#5948
 	t.Run("a thread of 1,000 messages", func(t *testing.T) {
-		r := newMemoryRig(t, 1, func(sim *gmailsim.Server, address string) { longThread(t, sim, address, 1000, 50_000) })
+		r := newMemoryRig(t, gmailsim.Config{}, 1, func(sim *gmailsim.Server, address string) { longThread(t, sim, address, 1000, 50_000) })
 		r.stored(1000)
 		r.finish("1,000 messages of 50 kB")
 	})
-	t.Run("large messages", func(t *testing.T) {
-		large := func(sim *gmailsim.Server, address, prefix string, put func(address string, raw []byte, labels ...string) (gmailsim.MessageRef, error)) {
-			for i := range 2 {
-				for _, raw := range [][]byte{
-					attachmentMail(fmt.Sprint(prefix, "file", i), 25<<20), plainMail(fmt.Sprint(prefix, "text", i), "", 8<<20),
-					bothMail(fmt.Sprint(prefix, "both", i), 8<<20-100),
-				} {
-					if _, err := put(address, raw); err != nil {
-						t.Fatal(err)
-					}
-				}
+	t.Run("large messages", func(t *testing.T) { largeMessages(t, gmailsim.Config{}) })
+	t.Run("large messages in one answer", func(t *testing.T) { largeMessages(t, gmailsim.Config{InlineLimit: 16 << 20}) })
+}
+
+// largeMessages puts six messages of 8 to 25 MB into each of five mailboxes, and six more when the worker is live.
+func largeMessages(t *testing.T, cfg gmailsim.Config) {
+	const accounts = 5
+	r := newMemoryRig(t, cfg, accounts, func(sim *gmailsim.Server, address string) { putLarge(t, "old", address, sim.Load) })
+	r.stored(6 * accounts)
+	for _, a := range r.sim.Accounts() {
+		putLarge(t, "new", a.Address, r.sim.Deliver)
+	}
+	r.stored(12 * accounts)
+	r.finish("30 large messages in imports, 30 that arrive")
+	r.requireTexts("user0@example.com")
+}
+
+func putLarge(t *testing.T, prefix, address string, put func(address string, raw []byte, labels ...string) (gmailsim.MessageRef, error)) {
+	t.Helper()
+	for i := range 2 {
+		for _, raw := range [][]byte{
+			attachmentMail(fmt.Sprint(prefix, "file", i), 25<<20), plainMail(fmt.Sprint(prefix, "text", i), "", 8<<20),
+			bothMail(fmt.Sprint(prefix, "both", i), 8<<20-100),
+		} {
+			if _, err := put(address, raw); err != nil {
+				t.Fatal(err)
 			}
 		}
-		const accounts = 5
-		r := newMemoryRig(t, accounts, func(sim *gmailsim.Server, address string) { large(sim, address, "old", sim.Load) })
-		r.stored(6 * accounts)
-		for _, a := range r.sim.Accounts() {
-			large(r.sim, a.Address, "new", r.sim.Deliver)
-		}
-		r.stored(12 * accounts)
-		r.finish("30 large messages in imports, 30 that arrive")
-		r.requireTexts("user0@example.com")
-	})
+	}
 }
 
 // longThread puts a thread of n messages of size bytes into a mailbox's past.
