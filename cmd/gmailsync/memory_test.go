@@ -80,7 +80,7 @@ func (r *memoryRig) stored(messages int64) {
 }
 
 // finish stops the worker and holds its peak below the limit.
-func (r *memoryRig) finish(what string) int {
+func (r *memoryRig) finish(what string) {
 	r.Helper()
 	peak := peakOf(r.T, r.worker)
 	if err := r.worker.signal(syscall.SIGTERM); err != nil {
@@ -90,7 +90,6 @@ func (r *memoryRig) finish(what string) int {
 	if peak > memoryLimit {
 		r.Errorf("%s: the worker's peak is %d MB, want at most %d", what, peak>>10, memoryLimit>>10)
 	}
-	return peak
 }
 
 // peakOf is the largest resident size so far of a running process, kB. Not rusage, which counts what the parent held when

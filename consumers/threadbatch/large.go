@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,10 +57,15 @@ func (h *Handler) messages(ctx context.Context, mailbox consumers.Mailbox, b con
 	if t.Unreadable > 0 {
 		failed = errUnreadable
 	}
-	start := time.Now()
+	var bad []consumers.Message
+	start, progress := time.Now(), false
 	for _, m := range t.Messages {
 		if at, stored := have[m.ID]; !stored || at < m.HistoryID {
 			if time.Since(start) >= consumers.Slice {
+				h.large.keep(b.ID, t.ID, last(t, bad))
+				if len(bad) > 0 && !progress {
+					return t, failed
+				}
 				return t, errSlice
 			}
 			err := h.message(ctx, mailbox, b, t.ID, m.ID)
@@ -70,15 +76,28 @@ func (h *Handler) messages(ctx context.Context, mailbox consumers.Mailbox, b con
 				continue
 			}
 			if err != nil {
-				if ctx.Err() != nil || !countable(err) || failed == nil && consumers.Reachable(ctx, mailbox) != nil {
+				if ctx.Err() != nil || !countable(err) || len(bad) == 0 && consumers.Reachable(ctx, mailbox) != nil {
 					return t, err
 				}
-				failed = err
+				failed, bad = err, append(bad, m)
+				continue
 			}
+			progress = true
 		}
 		whole.Messages = append(whole.Messages, m)
 	}
 	return whole, failed
+}
+
+// last is the outline with the messages that failed at its end: they do not use up the next slice before the others' turn.
+func last(t consumers.Thread, bad []consumers.Message) consumers.Thread {
+	failed := map[string]bool{}
+	for _, m := range bad {
+		failed[m.ID] = true
+	}
+	t.Messages = slices.DeleteFunc(slices.Clone(t.Messages), func(m consumers.Message) bool { return failed[m.ID] })
+	t.Messages = append(t.Messages, bad...)
+	return t
 }
 
 // message fetches and stores one message of a large thread.

@@ -119,6 +119,28 @@ func TestBadMessageOfAThreadFailsAlone(t *testing.T) {
 	})
 }
 
+// Bad messages that use up the time of a slot keep the others waiting only once.
+func TestSlowBadMessagesComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, bad = 20, 8
+		f := newLargeFixture(t, n)
+		all, err := f.box.ThreadOutline(t.Context(), f.threads[0])
+		f.must(err)
+		for _, m := range all.Messages[:bad] {
+			f.fail(consumertest.OpGetMessage, m.ID, 0, errPassing)
+		}
+		f.box.OnCall = func(op, _ string) {
+			if op == consumertest.OpGetMessage {
+				time.Sleep(time.Second)
+			}
+		}
+		f.handleUntilDone()
+		_, stored := f.complete()
+		expect(t, "stored", stored, n-bad)
+		expect(t, "dead letters", len(f.store.DeadLetters(account)), 1)
+	})
+}
+
 // unreadable is a mailbox whose outlines lack a message.
 type unreadable struct{ consumers.Mailbox }
 
