@@ -71,9 +71,10 @@ func WaitOf(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// ErrLargeThread is in the error of a GetThread whose answer is too large to be held: take the thread's outline, and each
+// ErrLargeThread is in the error of a GetThread whose answer is too large to be held, or has a message in it that cannot be
+// read and would keep the others from being stored: take the thread's outline, and each
 // message on its own.
-var ErrLargeThread = errors.New("the thread is too large to be fetched in one piece")
+var ErrLargeThread = errors.New("the thread cannot be had in one piece")
 
 // Errors of the Store.
 var (

@@ -56,6 +56,8 @@ type Thread struct {
 	// Outline: the messages have ids, history ids and labels only. What belongs to them is stored already, message by
 	// message, and storing the outline tells which of the thread's messages there are.
 	Outline bool
+	// Unreadable counts messages that an outline lacks because the answer does not even tell their ids.
+	Unreadable int
 }
 
 // Message is a message as Gmail returned it, with the columns that people query decoded. All text is valid UTF-8

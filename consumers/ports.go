@@ -17,7 +17,8 @@ type Mailbox interface {
 	// ListThreads returns a page of the threads that the configured scope's query finds, newest first: trash and spam
 	// included unless the scope leaves both out.
 	ListThreads(ctx context.Context, pageToken string) (ThreadPage, error)
-	// GetThread's error is ErrLargeThread, of fault Permanent, for a thread of more than some megabytes.
+	// GetThread's error is ErrLargeThread, of fault Permanent, for a thread of more than some megabytes, and for one with a
+	// message that cannot be read.
 	GetThread(ctx context.Context, id string) (Thread, error)
 	// ThreadOutline returns a thread whose messages have ids, history ids and labels only. It costs as much as GetThread.
 	ThreadOutline(ctx context.Context, id string) (Thread, error)

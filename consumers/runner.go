@@ -197,7 +197,9 @@ func (r *Runner) handle(turn *gmailquota.Turn, j Job) (out Outcome) {
 	if err != nil {
 		return Retry(fmt.Errorf("note the job as taken: %w", err))
 	}
-	return r.handler.Handle(gmailquota.WithTurn(r.ctx, turn), j)
+	ctx := WithPlace(gmailquota.WithTurn(r.ctx, turn))
+	defer LetGo(ctx)
+	return r.handler.Handle(ctx, j)
 }
 
 // Stop ends the intake, gives back what is not being worked, lets the handlers finish for the grace period or until ctx

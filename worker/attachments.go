@@ -137,7 +137,7 @@ func (s *saving) ask(partID string) ([]byte, error) {
 		case p.AttachmentID == "":
 			return p.Data, nil
 		default:
-			return insist(s.ctx, func() ([]byte, error) { return s.gmail.Content(s.ctx, s.account, s.message, p.AttachmentID) })
+			return insist(s.ctx, func() ([]byte, error) { return s.gmail.Content(s.ctx, s.account, s.message, p.AttachmentID, p.Size) })
 		}
 	}
 	return nil, &consumers.MailboxError{Op: "messages.attachments.get", Fault: consumers.Gone, Reason: "no such part"}

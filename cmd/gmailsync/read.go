@@ -57,6 +57,7 @@ func (a *app) exportCommand() *cobra.Command {
 
 // export goes on where an attachment cannot be had, and fails at its end.
 func (a *app) export(ctx context.Context, m *worker.Mirror, account, dir string) error {
+	boundHeap()
 	enc := json.NewEncoder(a.stdout)
 	enc.SetEscapeHTML(false)
 	if dir == "" {

@@ -29,7 +29,7 @@ const (
 //
 // The first figure to look at is cpu-s/1000threads: the others also measure what else the machine does.
 func BenchmarkImport(b *testing.B) {
-	tuneGC()
+	boundHeap()
 	for _, size := range []int{4 << 10, 40 << 10} {
 		b.Run(fmt.Sprintf("%dkB", size>>10), func(b *testing.B) {
 			mail := filepath.Join(b.TempDir(), "mail")

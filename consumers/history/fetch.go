@@ -24,7 +24,7 @@ const (
 	retryLimit = 25
 
 	// heldLimit is how much fetched mail a pass holds before it stores it and gives up its slot, bytes.
-	heldLimit = 8 << 20
+	heldLimit = 4 << 20
 )
 
 // errSlice ends a pass whose slice of time is over.
@@ -199,6 +199,7 @@ func (f *fetcher) store(ctx context.Context) error {
 	if len(s.Changes)+len(s.Messages)+len(s.Threads)+len(s.Gone)+len(s.Retry)+len(s.Fetched) == 0 && s.Cursor <= f.cursor {
 		return nil
 	}
+	defer consumers.LetGo(ctx)
 	if err := f.applyStep(ctx, s); errors.Is(err, consumers.ErrOvertaken) {
 		return err
 	} else if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ func (h *Handler) thread(ctx context.Context, mailbox consumers.Mailbox, b consu
 		if !errors.Is(err, consumers.ErrLargeThread) {
 			return t, err
 		}
+		consumers.LetGo(ctx) // nothing of the try is kept
 		if outline, err = mailbox.ThreadOutline(ctx, id); err != nil {
 			return outline, err
 		}
@@ -34,8 +36,12 @@ func (h *Handler) thread(ctx context.Context, mailbox consumers.Mailbox, b consu
 	return h.messages(ctx, mailbox, b, outline)
 }
 
+// errUnreadable is for a thread with a message whose id the answer does not tell.
+var errUnreadable = errors.New("a message of the thread cannot be read")
+
 // messages stores those of an outline that are not stored, one by one: the thread becomes complete with the outline
-// only. A message that is gone meanwhile is left out of it.
+// only. A message that is gone meanwhile is left out of it. One that fails, though Gmail is there, keeps none of the others
+// from being stored; the thread fails with it.
 func (h *Handler) messages(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, t consumers.Thread) (consumers.Thread, error) {
 	ids := make([]string, len(t.Messages))
 	for i, m := range t.Messages {
@@ -47,13 +53,22 @@ func (h *Handler) messages(ctx context.Context, mailbox consumers.Mailbox, b con
 	}
 	whole := t
 	whole.Messages = nil
-	for start, stub := time.Now(), 0; stub < len(t.Messages); stub++ {
-		m := t.Messages[stub]
+	var failed error
+	if t.Unreadable > 0 {
+		failed = errUnreadable
+	}
+	var bad []consumers.Message
+	start, progress := time.Now(), false
+	for _, m := range t.Messages {
 		if at, stored := have[m.ID]; !stored || at < m.HistoryID {
 			if time.Since(start) >= consumers.Slice {
+				h.large.keep(b.ID, t.ID, last(t, bad))
+				if len(bad) > 0 && !progress {
+					return t, failed
+				}
 				return t, errSlice
 			}
-			got, err := mailbox.GetMessage(ctx, m.ID)
+			err := h.message(ctx, mailbox, b, t.ID, m.ID)
 			if consumers.FaultOf(err) == consumers.Gone && err != nil {
 				if h.aside.notFound(b.ID, t.ID, time.Now()) < maxGone {
 					return t, errNotFound
@@ -61,17 +76,43 @@ func (h *Handler) messages(ctx context.Context, mailbox consumers.Mailbox, b con
 				continue
 			}
 			if err != nil {
-				return t, err
+				if ctx.Err() != nil || !countable(err) || len(bad) == 0 && consumers.Reachable(ctx, mailbox) != nil {
+					return t, err
+				}
+				failed, bad = err, append(bad, m)
+				continue
 			}
-			got.ThreadID = t.ID
-			step := consumers.HistoryStep{Messages: []consumers.Message{got}}
-			if err := h.Store.ApplyHistory(ctx, b.Account, step, time.Now()); err != nil {
-				return t, fmt.Errorf("store a message of a large thread: %w", err)
-			}
+			progress = true
 		}
 		whole.Messages = append(whole.Messages, m)
 	}
-	return whole, nil
+	return whole, failed
+}
+
+// last is the outline with the messages that failed at its end: they do not use up the next slice before the others' turn.
+func last(t consumers.Thread, bad []consumers.Message) consumers.Thread {
+	failed := map[string]bool{}
+	for _, m := range bad {
+		failed[m.ID] = true
+	}
+	t.Messages = slices.DeleteFunc(slices.Clone(t.Messages), func(m consumers.Message) bool { return failed[m.ID] })
+	t.Messages = append(t.Messages, bad...)
+	return t
+}
+
+// message fetches and stores one message of a large thread.
+func (h *Handler) message(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, thread, id string) error {
+	defer consumers.LetGo(ctx)
+	m, err := mailbox.GetMessage(ctx, id)
+	if err != nil {
+		return err
+	}
+	m.ThreadID = thread
+	step := consumers.HistoryStep{Messages: []consumers.Message{m}}
+	if err := h.Store.ApplyHistory(ctx, b.Account, step, time.Now()); err != nil {
+		return fmt.Errorf("store a message of a large thread: %w", err)
+	}
+	return nil
 }
 
 // largeThreads keeps the outlines of the large threads under way, so that a denial in the middle costs no second one. It

@@ -1,6 +1,8 @@
 package threadbatch
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -95,5 +97,69 @@ func TestLargeThreadThatChangesMeanwhile(t *testing.T) {
 				t.Errorf("labels %v, want the star", m.Labels)
 			}
 		}
+	})
+}
+
+// One message that cannot be had keeps none of its thread's others from being stored. Its thread ends as
+// a dead letter after bounded tries, which fetch only that message again.
+func TestBadMessageOfAThreadFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 12
+		f := newLargeFixture(t, n)
+		all, err := f.box.ThreadOutline(t.Context(), f.threads[0])
+		f.must(err)
+		f.fail(consumertest.OpGetMessage, all.Messages[4].ID, 0, errPassing)
+		f.handleUntilDone()
+		whole, stored := f.complete()
+		expect(t, "complete", whole, false)
+		expect(t, "stored", stored, n-1)
+		expect(t, "dead letters", len(f.store.DeadLetters(account)), 1)
+		expect(t, "progress", f.progress(), consumers.Progress{Listed: 1, Failed: 1})
+		expect(t, "messages.get", f.box.Calls(consumertest.OpGetMessage), n-1+f.handler.cfg.MaxAttempts)
+	})
+}
+
+// Bad messages that use up the time of a slot keep the others waiting only once.
+func TestSlowBadMessagesComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, bad = 20, 8
+		f := newLargeFixture(t, n)
+		all, err := f.box.ThreadOutline(t.Context(), f.threads[0])
+		f.must(err)
+		for _, m := range all.Messages[:bad] {
+			f.fail(consumertest.OpGetMessage, m.ID, 0, errPassing)
+		}
+		f.box.OnCall = func(op, _ string) {
+			if op == consumertest.OpGetMessage {
+				time.Sleep(time.Second)
+			}
+		}
+		f.handleUntilDone()
+		_, stored := f.complete()
+		expect(t, "stored", stored, n-bad)
+		expect(t, "dead letters", len(f.store.DeadLetters(account)), 1)
+	})
+}
+
+// unreadable is a mailbox whose outlines lack a message.
+type unreadable struct{ consumers.Mailbox }
+
+func (u unreadable) ThreadOutline(ctx context.Context, id string) (consumers.Thread, error) {
+	t, err := u.Mailbox.ThreadOutline(ctx, id)
+	t.Messages, t.Unreadable = t.Messages[1:], 1
+	return t, err
+}
+
+// A message without a readable id fails the thread, after the others are stored: nothing else would ever tell of it.
+func TestMessageWithoutIDIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newLargeFixture(t, 5)
+		b, _, err := f.store.Batch(t.Context(), account, f.batches[0].ID)
+		f.must(err)
+		err = f.handler.fetchOne(t.Context(), unreadable{f.box}, b, f.threads[0])
+		whole, stored := f.complete()
+		expect(t, "failure", errors.Is(err, errUnreadable) && countable(err), true)
+		expect(t, "complete", whole, false)
+		expect(t, "stored", stored, 4)
 	})
 }

@@ -157,6 +157,7 @@ func (h *Handler) fetchOne(ctx context.Context, mailbox consumers.Mailbox, b con
 			err = consumers.Caught(h.Log, b.Account, p)
 		}
 	}()
+	defer consumers.LetGo(ctx)
 	thread, err := h.thread(ctx, mailbox, b, id)
 	if err != nil {
 		switch {

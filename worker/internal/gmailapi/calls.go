@@ -1,11 +1,13 @@
 package gmailapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"google.golang.org/api/gmail/v1"
@@ -18,12 +20,22 @@ import (
 const (
 	// pageSize is the most that Gmail returns on a page.
 	pageSize = 500
-	// answerLimit bounds one answer in memory, bytes. A thread has some hundreds of messages at most, and attachments are
-	// not in it; one that is larger is no thread that a mirror could serve either.
-	answerLimit = 256 << 20
-	// threadLimit bounds the answer with a whole thread, bytes: while it is decoded, packed and stored it is in memory about
-	// five times, in every worker slot. What is larger comes message by message.
+	// largeFrom is the size from which a job needs a place for what it fetches, bytes: below it, all worker slots together
+	// hold some tens of megabytes.
+	largeFrom = 1 << 20
+	// threadLimit bounds the answer with a whole thread and the texts that come apart from it, bytes: while it is decoded,
+	// packed and stored it is in memory about five times. What is larger comes message by message.
 	threadLimit = 4 << 20
+	// outlineLimit bounds a thread's outline, bytes: about 100 for a message.
+	outlineLimit = 8 << 20
+	// messageLimit bounds the answer with one message, bytes: text and HTML of 8 MB in base64. Attachments are not in it.
+	messageLimit = 24 << 20
+	// contentLimit bounds the answer with one attachment, bytes: Gmail's largest message, 50 MB, in base64. That of a text
+	// is bounded by what a message keeps of it.
+	contentLimit     = 80 << 20
+	textContentLimit = textLimit/3*4 + envelope
+	// envelope is what an answer holds beside an attachment, bytes, and some line breaks.
+	envelope = 64 << 10
 )
 
 // mailbox implements consumers.Mailbox. It is stateless and always speaks of "me": the token says whose mailbox it is.
@@ -169,17 +181,24 @@ func changes(r *gmail.History) []consumers.Change {
 // GetThread implements consumers.Mailbox.
 func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, error) {
 	d, err := call(ctx, m, "threads.get", func(ctx context.Context) (decodedThread, error) {
-		body, err := m.get(ctx, "threads/"+url.PathEscape(id), "full", threadLimit)
+		body, err := m.get(ctx, "threads/"+url.PathEscape(id)+"?format=full", 0, threadLimit)
 		if errors.Is(err, errTooLarge) {
 			err = consumers.ErrLargeThread
 		}
 		if err != nil {
 			return decodedThread{}, err
 		}
-		return decodeThread(id, body)
+		d, err := decodeThread(id, body)
+		if err == nil && (d.unreadable > 0 || len(d.messages) > 1 && int64(len(body))+d.elsewhere() > threadLimit) {
+			err = consumers.ErrLargeThread
+		}
+		return d, err
 	})
 	if err != nil {
 		return consumers.Thread{}, err
+	}
+	if err := m.place(ctx, d.elsewhere()); err != nil {
+		return consumers.Thread{}, classify("messages.attachments.get", err, time.Now())
 	}
 	t := consumers.Thread{ID: d.id, HistoryID: d.historyID, Messages: make([]consumers.Message, len(d.messages))}
 	for i := range d.messages {
@@ -190,45 +209,73 @@ func (m *mailbox) GetThread(ctx context.Context, id string) (consumers.Thread, e
 	return t, nil
 }
 
+// outlineFields leave out the snippets.
+const outlineFields = "id,historyId,messages(id,threadId,historyId,labelIds)"
+
 // ThreadOutline implements consumers.Mailbox.
 func (m *mailbox) ThreadOutline(ctx context.Context, id string) (consumers.Thread, error) {
-	d, err := call(ctx, m, "threads.get", func(ctx context.Context) (decodedThread, error) {
-		body, err := m.get(ctx, "threads/"+url.PathEscape(id), "minimal", answerLimit)
+	return call(ctx, m, "threads.get", func(ctx context.Context) (consumers.Thread, error) {
+		body, err := m.get(ctx, "threads/"+url.PathEscape(id)+"?format=minimal&fields="+outlineFields, 0, outlineLimit)
 		if err != nil {
-			return decodedThread{}, err
+			return consumers.Thread{}, err
 		}
-		return decodeThread(id, body)
+		return decodeOutline(id, body)
 	})
-	if err != nil {
-		return consumers.Thread{}, err
-	}
-	t := consumers.Thread{ID: d.id, HistoryID: d.historyID, Messages: make([]consumers.Message, len(d.messages)), Outline: true}
-	for i := range d.messages {
-		m := d.messages[i].message
-		t.Messages[i] = consumers.Message{ID: m.ID, ThreadID: m.ThreadID, HistoryID: m.HistoryID, Labels: m.Labels}
-	}
-	return t, nil
 }
 
-// GetMessage implements consumers.Mailbox.
+// GetMessage implements consumers.Mailbox. A message whose text alone is too large to be held comes with its headers only,
+// for another 20 units.
 func (m *mailbox) GetMessage(ctx context.Context, id string) (consumers.Message, error) {
-	d, err := call(ctx, m, "messages.get", func(ctx context.Context) (*decoded, error) {
-		body, err := m.get(ctx, "messages/"+url.PathEscape(id), "full", answerLimit)
-		if err != nil {
-			return nil, err
+	d, err := m.message(ctx, id, "full")
+	if errors.Is(err, errTooLarge) {
+		if d, err = m.message(ctx, id, "metadata"); err == nil {
+			d.message.BodyMissing = true
 		}
-		return decodeMessage(id, body)
-	})
+	}
 	if err != nil {
 		return consumers.Message{}, err
 	}
 	return m.complete(ctx, d)
 }
 
+func (m *mailbox) message(ctx context.Context, id, format string) (*decoded, error) {
+	return call(ctx, m, "messages.get", func(ctx context.Context) (*decoded, error) {
+		body, err := m.get(ctx, "messages/"+url.PathEscape(id)+"?format="+format, 0, messageLimit)
+		if err != nil {
+			return nil, err
+		}
+		return decodeMessage(id, body)
+	})
+}
+
+// room is where jobs of the mailbox's class hold large mail: changes never wait for an import's.
+func (m *mailbox) room() *consumers.Room {
+	if m.class == gmailquota.Backfill {
+		return m.imports
+	}
+	return m.others
+}
+
+// place waits until the job of ctx may hold size bytes of mail.
+func (m *mailbox) place(ctx context.Context, size int64) error {
+	if size <= largeFrom {
+		return nil
+	}
+	return m.room().Enter(ctx)
+}
+
 // get returns the answer as it came: gmail/v1 drops the bytes that it decodes, and a mirror keeps all that Gmail
-// returned. An answer of more than limit bytes is read no further: errTooLarge.
-func (m *mailbox) get(ctx context.Context, path, format string, limit int64) ([]byte, error) {
-	u := m.endpoint + "gmail/v1/users/me/" + path + "?alt=json&format=" + format + "&prettyPrint=false"
+// returned. It is expected to have about size bytes, 0 if that is not known. An answer of more than limit bytes is read no
+// further: errTooLarge. A large one needs a place (see consumers.Room).
+func (m *mailbox) get(ctx context.Context, path string, size, limit int64) ([]byte, error) {
+	if err := m.place(ctx, size); err != nil {
+		return nil, err
+	}
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	u := m.endpoint + "gmail/v1/users/me/" + path + separator + "alt=json&prettyPrint=false"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, err
@@ -242,27 +289,37 @@ func (m *mailbox) get(ctx context.Context, path, format string, limit int64) ([]
 	if err := googleapi.CheckResponse(resp); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	if err == nil && int64(len(body)) > limit {
+	var body bytes.Buffer
+	body.Grow(int(min(size, limit) + bytes.MinRead))
+	_, err = body.ReadFrom(io.LimitReader(resp.Body, min(largeFrom, limit+1)))
+	if err == nil && body.Len() == largeFrom {
+		if err := m.room().Enter(ctx); err != nil {
+			return nil, err
+		}
+		_, err = body.ReadFrom(io.LimitReader(resp.Body, limit+1-largeFrom))
+	}
+	if err == nil && int64(body.Len()) > limit {
 		err = errTooLarge
 	}
-	return body, err
+	return body.Bytes(), err
 }
 
-// content returns the decoded bytes of an attachment by its id of the moment.
-func (m *mailbox) content(ctx context.Context, messageID, attachmentID string) ([]byte, error) {
+// content returns the decoded bytes of an attachment by its id of the moment; size is what they are said to be, limit how
+// large the answer may be. It does without gmail/v1, which would hold them three times.
+func (m *mailbox) content(ctx context.Context, messageID, attachmentID string, size, limit int64) ([]byte, error) {
 	return call(ctx, m, "messages.attachments.get", func(ctx context.Context) ([]byte, error) {
-		body, err := answered(m.service.Users.Messages.Attachments.Get("me", messageID, attachmentID).Context(ctx).Do())
+		path := "messages/" + url.PathEscape(messageID) + "/attachments/" + url.PathEscape(attachmentID)
+		body, err := m.get(ctx, path, size/3*4+envelope, limit)
 		if err != nil {
 			return nil, err
 		}
-		return decodeBase64(body.Data)
+		return decodeContent(body)
 	})
 }
 
 func (m *mailbox) parts(ctx context.Context, messageID string) ([]Part, error) {
 	return call(ctx, m, "messages.get", func(ctx context.Context) ([]Part, error) {
-		body, err := m.get(ctx, "messages/"+url.PathEscape(messageID), "full", answerLimit)
+		body, err := m.get(ctx, "messages/"+url.PathEscape(messageID)+"?format=full", 0, contentLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +336,7 @@ func (m *mailbox) attachment(ctx context.Context, messageID, partID string) ([]b
 		switch {
 		case p.PartID != partID:
 		case p.AttachmentID != "":
-			return m.content(ctx, messageID, p.AttachmentID)
+			return m.content(ctx, messageID, p.AttachmentID, p.Size, contentLimit)
 		default:
 			return p.Data, nil
 		}
@@ -289,8 +346,15 @@ func (m *mailbox) attachment(ctx context.Context, messageID, partID string) ([]b
 
 // complete fetches the body text that Gmail did not send along.
 func (m *mailbox) complete(ctx context.Context, d *decoded) (consumers.Message, error) {
+	if err := m.place(ctx, d.missing()); err != nil {
+		return consumers.Message{}, classify("messages.attachments.get", err, time.Now())
+	}
 	for _, t := range d.elsewhere {
-		data, err := m.paidFor(ctx, d.message.ID, t.attachmentID)
+		if !d.fits(t.mimeType, t.size) {
+			d.message.BodyMissing = true
+			continue
+		}
+		data, err := m.paidFor(ctx, d.message.ID, t)
 		switch {
 		case err == nil:
 			d.addText(t.mimeType, t.contentType, data)
@@ -305,9 +369,9 @@ func (m *mailbox) complete(ctx context.Context, d *decoded) (consumers.Message, 
 
 // paidFor fetches text of a message that has been charged already: it waits for its turn, since giving up would mean to
 // pay for the message again.
-func (m *mailbox) paidFor(ctx context.Context, messageID, attachmentID string) ([]byte, error) {
+func (m *mailbox) paidFor(ctx context.Context, messageID string, t elsewhere) ([]byte, error) {
 	for until := time.Now().Add(textPatience); ; {
-		data, err := m.content(ctx, messageID, attachmentID)
+		data, err := m.content(ctx, messageID, t.attachmentID, t.size, textContentLimit)
 		wait, throttled := consumers.WaitOf(err)
 		if !throttled || time.Now().Add(wait).After(until) {
 			return data, err

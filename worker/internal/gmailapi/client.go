@@ -54,6 +54,8 @@ type Client struct {
 	topic     string
 	query     string
 	spamTrash bool
+	imports   *consumers.Room // for large mail of class backfill
+	others    *consumers.Room // and of the others
 }
 
 // New returns a Client. It makes no call.
@@ -72,6 +74,8 @@ func New(cfg Config) (*Client, error) {
 		topic:     cfg.Topic,
 		query:     cfg.Query,
 		spamTrash: !cfg.NoSpamTrash,
+		imports:   consumers.NewRoom(1),
+		others:    consumers.NewRoom(1),
 	}
 	var err error
 	c.service, err = gmail.NewService(context.Background(),
@@ -100,10 +104,10 @@ func (c *Client) FetchParts(ctx context.Context, account, messageID string) ([]P
 	return c.mailbox(account, gmailquota.Maintenance).parts(ctx, messageID)
 }
 
-// Content returns the decoded bytes of a part by the attachment id that FetchParts gave, for 20 units of class
+// Content returns the decoded bytes of a part by the attachment id and the size that FetchParts gave, for 20 units of class
 // maintenance. The error is a *consumers.MailboxError.
-func (c *Client) Content(ctx context.Context, account, messageID, attachmentID string) ([]byte, error) {
-	return c.mailbox(account, gmailquota.Maintenance).content(ctx, messageID, attachmentID)
+func (c *Client) Content(ctx context.Context, account, messageID, attachmentID string, size int64) ([]byte, error) {
+	return c.mailbox(account, gmailquota.Maintenance).content(ctx, messageID, attachmentID, size, contentLimit)
 }
 
 // MessagePage is one page of a listing of messages. An empty Next ends the listing, nothing else does.

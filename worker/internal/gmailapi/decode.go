@@ -1,6 +1,7 @@
 package gmailapi
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"html"
@@ -24,6 +25,16 @@ type decodedThread struct {
 	id        string
 	historyID consumers.HistoryID
 	messages  []decoded
+	// unreadable counts the members that are no message resource.
+	unreadable int
+}
+
+// elsewhere is how much text has to be fetched, bytes.
+func (t *decodedThread) elsewhere() (sum int64) {
+	for i := range t.messages {
+		sum += t.messages[i].missing()
+	}
+	return sum
 }
 
 // decoded is a message whose text may be incomplete.
@@ -34,27 +45,80 @@ type decoded struct {
 }
 
 // elsewhere is body text that has to be fetched.
-type elsewhere struct{ attachmentID, mimeType, contentType string }
+type elsewhere struct {
+	attachmentID, mimeType, contentType string
+	size                                int64 // as the message says, bytes
+}
 
-func decodeThread(id string, body []byte) (decodedThread, error) {
-	var t struct {
-		ID        string            `json:"id"`
-		HistoryID uint64            `json:"historyId,string"`
-		Messages  []json.RawMessage `json:"messages"`
+// missing is how much text of the message has to be fetched, bytes.
+func (d *decoded) missing() (sum int64) {
+	for _, t := range d.elsewhere {
+		sum += t.size
 	}
+	return sum
+}
+
+// threadResource is a thread whose messages are not looked at yet.
+type threadResource struct {
+	ID        string            `json:"id"`
+	HistoryID uint64            `json:"historyId,string"`
+	Messages  []json.RawMessage `json:"messages"`
+}
+
+func readThread(id string, body []byte) (threadResource, error) {
+	var t threadResource
 	if err := json.Unmarshal(body, &t); err != nil {
-		return decodedThread{}, fmt.Errorf("%w: thread: %w", errAnswer, err)
+		return t, fmt.Errorf("%w: thread: %w", errAnswer, err)
 	}
 	if t.ID != id || len(t.Messages) == 0 {
-		return decodedThread{}, fmt.Errorf("%w: another thread, or one without messages", errAnswer)
+		return t, fmt.Errorf("%w: another thread, or one without messages", errAnswer)
 	}
-	d := decodedThread{id: t.ID, historyID: consumers.HistoryID(t.HistoryID), messages: make([]decoded, len(t.Messages))}
-	for i, raw := range t.Messages {
-		if err := d.messages[i].decode(raw); err != nil {
-			return decodedThread{}, err
+	return t, nil
+}
+
+// decodeThread counts what is no message resource and goes on with the others.
+func decodeThread(id string, body []byte) (decodedThread, error) {
+	t, err := readThread(id, body)
+	if err != nil {
+		return decodedThread{}, err
+	}
+	d := decodedThread{id: t.ID, historyID: consumers.HistoryID(t.HistoryID)}
+	for _, raw := range t.Messages {
+		var m decoded
+		if m.decode(raw) != nil {
+			d.unreadable++
+			continue
 		}
+		d.messages = append(d.messages, m)
 	}
 	return d, nil
+}
+
+// decodeOutline takes from each message what it can: the message's own fetch tells whether it is any good.
+func decodeOutline(id string, body []byte) (consumers.Thread, error) {
+	t, err := readThread(id, body)
+	if err != nil {
+		return consumers.Thread{}, err
+	}
+	outline := consumers.Thread{ID: t.ID, HistoryID: consumers.HistoryID(t.HistoryID), Outline: true}
+	for _, raw := range t.Messages {
+		var d decoded
+		if d.decode(raw) == nil {
+			m := d.message
+			outline.Messages = append(outline.Messages,
+				consumers.Message{ID: m.ID, ThreadID: m.ThreadID, HistoryID: m.HistoryID, Labels: m.Labels})
+			continue
+		}
+		var named struct {
+			ID string `json:"id"`
+		}
+		if json.Unmarshal(raw, &named) == nil && named.ID != "" {
+			outline.Messages = append(outline.Messages, consumers.Message{ID: named.ID, ThreadID: t.ID})
+		} else {
+			outline.Unreadable++
+		}
+	}
+	return outline, nil
 }
 
 func decodeMessage(id string, body []byte) (*decoded, error) {
@@ -165,7 +229,7 @@ func (d *decoded) body(p *gmail.MessagePart, kind string) {
 	case p.Body.AttachmentId != "" && p.Body.Size > textLimit:
 		d.message.BodyMissing = true
 	case p.Body.AttachmentId != "":
-		d.elsewhere = append(d.elsewhere, elsewhere{p.Body.AttachmentId, kind, contentType})
+		d.elsewhere = append(d.elsewhere, elsewhere{p.Body.AttachmentId, kind, contentType, p.Body.Size})
 	default:
 		data, err := decodeBase64(p.Body.Data)
 		if err != nil {
@@ -176,13 +240,22 @@ func (d *decoded) body(p *gmail.MessagePart, kind string) {
 	}
 }
 
+func (d *decoded) column(kind string) *strings.Builder {
+	if kind == "text/html" {
+		return &d.html
+	}
+	return &d.text
+}
+
+// fits tells whether a body part of size bytes has room in its column.
+func (d *decoded) fits(kind string, size int64) bool {
+	return int64(d.column(kind).Len())+size <= textLimit
+}
+
 // addText appends a body part to its column, one line apart from the part before it.
 func (d *decoded) addText(kind, contentType string, data []byte) {
-	column := &d.text
-	if kind == "text/html" {
-		column = &d.html
-	}
-	if column.Len()+len(data) > textLimit {
+	column := d.column(kind)
+	if !d.fits(kind, int64(len(data))) {
 		d.message.BodyMissing = true
 		return
 	}
@@ -219,11 +292,49 @@ func headerOf(p *gmail.MessagePart, name string) string {
 	return ""
 }
 
+// decodeContent returns the bytes of an answer of messages.attachments.get, decoded where they stand in it: body is used up.
+func decodeContent(body []byte) ([]byte, error) {
+	var a *struct {
+		Data inPlace `json:"data"`
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return nil, fmt.Errorf("%w: attachment: %w", errAnswer, err)
+	}
+	if a == nil {
+		return nil, errAnswer
+	}
+	return a.Data, nil
+}
+
+// inPlace is base64 in a JSON string. It shares the memory of the JSON.
+type inPlace []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *inPlace) UnmarshalJSON(b []byte) error {
+	if len(b) < 2 || b[0] != '"' || bytes.IndexByte(b, '\\') >= 0 { // null, no string, or one with escapes
+		var s string
+		err := json.Unmarshal(b, &s)
+		if err == nil {
+			*p, err = decodeBase64(s)
+		}
+		return err
+	}
+	b = bytes.TrimRight(b[1:len(b)-1], "=")
+	n, err := alphabet(bytes.ContainsAny(b, "+/")).Decode(b, b)
+	*p = b[:n:n]
+	return err
+}
+
+func alphabet(standard bool) *base64.Encoding {
+	if standard {
+		return base64.RawStdEncoding
+	}
+	return base64.RawURLEncoding
+}
+
 // decodeBase64 takes both alphabets, with padding and without.
 func decodeBase64(s string) ([]byte, error) {
 	s = strings.TrimRight(s, "=")
-	if strings.Contains(s, "+") || strings.Contains(s, "/") { // ContainsAny is slower, byte by byte
-		return base64.RawStdEncoding.DecodeString(s)
-	}
-	return base64.RawURLEncoding.DecodeString(s)
+	standard := strings.Contains(s, "+") || strings.Contains(s, "/") // ContainsAny is slower, byte by byte
+	return alphabet(standard).DecodeString(s)
 }

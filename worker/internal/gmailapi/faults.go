@@ -18,7 +18,7 @@ import (
 const unstatedWait = 2 * time.Second
 
 var (
-	errTooLarge = errors.New("the answer is larger than 256 MB")
+	errTooLarge = errors.New("the answer is too large to be held")
 	errAnswer   = errors.New("the answer cannot be read")
 )
 

@@ -4,15 +4,22 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/gmailsync/gmailsync/consumers"
 	"github.com/gmailsync/gmailsync/worker/internal/mailstore"
 )
 
-// page is how many messages EachMessage reads at once. Between pages no read transaction is open: one that stays open
-// keeps the WAL file from being reset.
-const page = 200
+// page is how many messages EachMessage reads at once, and pageBytes how much of their text and JSON from which it reads no
+// further. Between pages no read transaction is open: one that stays open keeps the WAL file from being reset.
+const (
+	page      = 200
+	pageBytes = 4 << 20
+)
+
+// errPageFull ends a page early.
+var errPageFull = errors.New("the page is full")
 
 const selectMessages = `SELECT id, thread_id, history_id, internal_date, size_estimate, label_ids, rfc_message_id, from_header,
 	to_header, cc_header, subject, date_header, snippet, cleaned, body_missing, body_text, body_html, raw
@@ -30,40 +37,45 @@ func (s *Store) EachMessage(ctx context.Context, account string, fn func(consume
 		if err != nil {
 			return err
 		}
-		for _, m := range list {
-			if err := fn(m); err != nil {
+		for i := range list {
+			last = list[i].ID
+			if err := fn(list[i]); err != nil {
 				return err
 			}
-			last = m.ID
+			list[i] = consumers.Message{} // what is done with is not held until the end of the page
 		}
-		if len(list) < page {
+		if len(list) == 0 {
 			return nil
 		}
 	}
 }
 
 func (s *Store) messagePage(ctx context.Context, account, after string) ([]consumers.Message, error) {
-	return s.messages(ctx, ` AND id > ? ORDER BY id LIMIT ?`, account, after, page)
+	return s.messages(ctx, pageBytes, ` AND id > ? ORDER BY id LIMIT ?`, account, after, page)
 }
 
 // ThreadMessages returns a thread's messages that are not deleted, ordered by id, whole; none for an unknown thread.
 func (s *Store) ThreadMessages(ctx context.Context, account, thread string) ([]consumers.Message, error) {
-	return s.messages(ctx, ` AND thread_id = ? ORDER BY id`, account, thread)
+	return s.messages(ctx, math.MaxInt, ` AND thread_id = ? ORDER BY id`, account, thread)
 }
 
-// messages reads whole messages of an account.
-func (s *Store) messages(ctx context.Context, which string, account string, args ...any) ([]consumers.Message, error) {
+// messages reads whole messages of an account, until most bytes of them are there.
+func (s *Store) messages(ctx context.Context, most int, which string, account string, args ...any) ([]consumers.Message, error) {
 	var list []consumers.Message
 	var ids []string
 	at := map[string]int{}
+	held := 0
 	err := s.rows(ctx, selectMessages+which, append([]any{account}, args...), func(r *sql.Rows) error {
 		m, err := scanMessage(r)
 		at[m.ID] = len(list)
 		list = append(list, m)
 		ids = append(ids, m.ID)
+		if held += len(m.Raw) + len(m.Text) + len(m.HTML); err == nil && held >= most {
+			err = errPageFull
+		}
 		return err
 	})
-	if err != nil || len(list) == 0 {
+	if err != nil && !errors.Is(err, errPageFull) || len(list) == 0 {
 		return nil, err
 	}
 	err = s.rows(ctx, `SELECT message_id, part_id, filename, mime_type, content_id, inline, size FROM attachments

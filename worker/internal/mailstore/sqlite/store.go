@@ -27,6 +27,9 @@ const (
 	// lockWaitMillis is how long a statement waits for another process's write lock. No transaction of this package
 	// takes a tenth of it.
 	lockWaitMillis = "10000"
+	// Pages in memory, outside Go's heap: 16 MB for the writer and 4 MB for each reader.
+	writeCache = "cache_size(-16000)"
+	readCache  = "cache_size(-4000)"
 )
 
 // Store is a mirror in one SQLite file. It is safe for concurrent use, also by several processes. Its methods return
@@ -56,7 +59,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	if err := makeFile(abs); err != nil {
 		return nil, err
 	}
-	write, err := sql.Open("sqlite", dsn(abs, url.Values{"_txlock": {"immediate"}}))
+	write, err := sql.Open("sqlite", dsn(abs, writeCache, url.Values{"_txlock": {"immediate"}}))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
-	read, err := sql.Open("sqlite", dsn(abs, url.Values{"_query_only": {"1"}}))
+	read, err := sql.Open("sqlite", dsn(abs, readCache, url.Values{"_query_only": {"1"}}))
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -85,12 +88,12 @@ const lockRetry = 20 * time.Millisecond
 // dsn names the file and what each connection is set to. synchronous=NORMAL in WAL mode: a power cut can undo the last
 // transactions, never tear one; what is undone is open work again, so it is fetched again. The log is copied into the file
 // each 16 MB, four times SQLite's default: pages that every transaction writes are copied once for all of them.
-func dsn(path string, extra url.Values) string {
+func dsn(path, cache string, extra url.Values) string {
 	q := url.Values{
 		"_busy_timeout": {lockWaitMillis},
 		"_foreign_keys": {"1"},
 		"_synchronous":  {"NORMAL"},
-		"_pragma":       {"cache_size(-16000)", "temp_store(memory)", "wal_autocheckpoint(4000)"}, // 16 MB of pages for each connection
+		"_pragma":       {cache, "temp_store(memory)", "wal_autocheckpoint(4000)"},
 	}
 	for k, v := range extra {
 		q[k] = v
