@@ -63,7 +63,7 @@ func TestOnlyTheScopeIsMirrored(t *testing.T) {
 	r.sim.AddAccount(ann)
 	private, err := r.sim.AddLabel(ann, "Private")
 	r.must(err)
-	refs := r.load(ann, 4)
+	refs := r.load(4)
 	change := func(i int, add, remove []string) {
 		t.Helper()
 		_, err := r.sim.Label(ann, refs[i].ID, add, remove)

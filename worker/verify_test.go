@@ -40,7 +40,7 @@ func newVerifyRigOn(t *testing.T, simulated gmailsim.Config, threads int, prepar
 	t.Helper()
 	v := &verifyRig{rig: newRigOn(t, simulated)}
 	v.sim.AddAccount(ann)
-	v.refs = v.load(ann, threads)
+	v.refs = v.load(threads)
 	for i := range 3 {
 		ref, err := v.sim.Load(ann, replyTo(i))
 		v.must(err)

@@ -113,12 +113,13 @@ func (r *rig) stop() {
 	r.worker = nil
 }
 
-func (r *rig) load(address string, n int) []gmailsim.MessageRef {
+// load gives the mailbox of ann a past.
+func (r *rig) load(n int) []gmailsim.MessageRef {
 	r.Helper()
 	refs := make([]gmailsim.MessageRef, n)
 	for i := range refs {
 		var err error
-		refs[i], err = r.sim.Load(address, mailOf(i))
+		refs[i], err = r.sim.Load(ann, mailOf(i))
 		r.must(err)
 	}
 	return refs
@@ -165,10 +166,9 @@ func (r *rig) verified(id string) VerifyResult {
 }
 
 func TestAMailboxIsImportedFollowedAndVerified(t *testing.T) {
-	const ann = "ann@example.com"
 	r := newRig(t)
 	r.sim.AddAccount(ann)
-	refs := r.load(ann, 30)
+	refs := r.load(30)
 	w := r.build()
 	r.must(w.Start(t.Context()))
 	id := r.connect("Ann@Example.com") // the address is a lookup in lower case
@@ -216,13 +216,12 @@ func TestAMailboxIsImportedFollowedAndVerified(t *testing.T) {
 // What a killed worker held in a Pub/Sub outside goes on with the next one at once, not when its leases lapse.
 // (twentyhq/twenty#24171)
 func TestAWorkerTakesUpWhatTheLastOneHeld(t *testing.T) {
-	const ann = "ann@example.com"
 	pubsub := pstest.NewServer()
 	t.Cleanup(func() { _ = pubsub.Close() }) // after the worker
 	r := newRig(t)
 	r.cfg.PubSub.Endpoint = pubsub.Addr
 	r.sim.AddAccount(ann)
-	r.load(ann, 3)
+	r.load(3)
 	w := r.build()
 	id := r.connect(ann)
 	store, held := w.mirror.store, time.Now().Add(time.Hour)
@@ -235,10 +234,9 @@ func TestAWorkerTakesUpWhatTheLastOneHeld(t *testing.T) {
 
 // Verify must be able to fail.
 func TestVerifyFindsWhatDiffers(t *testing.T) {
-	const ann = "ann@example.com"
 	r := newRig(t)
 	r.sim.AddAccount(ann)
-	refs := r.load(ann, 10)
+	refs := r.load(10)
 	w := r.build()
 	r.must(w.Start(t.Context()))
 	id := r.connect(ann)
