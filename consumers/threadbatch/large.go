@@ -100,9 +100,14 @@ func last(t consumers.Thread, bad []consumers.Message) consumers.Thread {
 	return t
 }
 
-// message fetches and stores one message of a large thread.
-func (h *Handler) message(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, thread, id string) error {
+// message fetches and stores one message of a large thread. A panic is this message's failure.
+func (h *Handler) message(ctx context.Context, mailbox consumers.Mailbox, b consumers.Batch, thread, id string) (err error) {
 	defer consumers.LetGo(ctx)
+	defer func() {
+		if p := recover(); p != nil {
+			err = consumers.Caught(h.Log, b.Account, p)
+		}
+	}()
 	m, err := mailbox.GetMessage(ctx, id)
 	if err != nil {
 		return err

@@ -119,6 +119,25 @@ func TestBadMessageOfAThreadFailsAlone(t *testing.T) {
 	})
 }
 
+// A panic on one message of a large thread is that message's failure: the others are stored.
+func TestPanicOnAMessageOfALargeThreadFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 12
+		f := newLargeFixture(t, n)
+		all, err := f.box.ThreadOutline(t.Context(), f.threads[0])
+		f.must(err)
+		f.box.OnCall = func(op, id string) {
+			if op == consumertest.OpGetMessage && id == all.Messages[4].ID {
+				panic("a piece of mail")
+			}
+		}
+		f.handleUntilDone()
+		_, stored := f.complete()
+		expect(t, "stored", stored, n-1)
+		expect(t, "dead letters", len(f.store.DeadLetters(account)), 1)
+	})
+}
+
 // Bad messages that use up the time of a slot keep the others waiting only once.
 func TestSlowBadMessagesComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
