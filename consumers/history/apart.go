@@ -44,17 +44,17 @@ func (f *fetcher) storeApart(ctx context.Context, cause error) error {
 	stored := 0
 	for _, m := range s.Messages {
 		err := f.applyStep(ctx, consumers.HistoryStep{Start: s.Start, Messages: []consumers.Message{m}})
-		f.settleApart(err, &stored, func(it item) bool { return !it.whole && it.needs[0].messageID == m.ID })
+		f.settleApart(err, &stored, func(_ item, n need) bool { return n.messageID == m.ID })
 	}
 	for _, t := range s.Threads {
 		err := f.applyStep(ctx, consumers.HistoryStep{Start: s.Start, Threads: []consumers.Thread{t}})
-		f.settleApart(err, &stored, func(it item) bool { return it.whole && it.threadID == t.ID })
-	}
-	if err := f.applyStep(ctx, f.step); err != nil {
-		return cause
+		f.settleApart(err, &stored, func(it item, _ need) bool { return it.whole && it.threadID == t.ID })
 	}
 	if err := f.bury(ctx); err != nil {
 		return err
+	}
+	if err := f.applyStep(ctx, f.step); err != nil {
+		return cause
 	}
 	f.worked = f.worked || stored > 0
 	f.moved(f.step.Cursor)
@@ -62,19 +62,20 @@ func (f *fetcher) storeApart(ctx context.Context, cause error) error {
 }
 
 // settleApart counts what was stored; what was not is a failure of its messages, which are no longer fetched.
-func (f *fetcher) settleApart(err error, stored *int, of func(item) bool) {
+func (f *fetcher) settleApart(err error, stored *int, of func(item, need) bool) {
 	if err == nil {
 		*stored++
 		return
 	}
-	i := slices.IndexFunc(f.got, of)
-	if i < 0 {
-		return
-	}
-	for _, n := range f.got[i].needs {
-		if at := slices.Index(f.step.Fetched, n.messageID); at >= 0 {
-			f.step.Fetched = slices.Delete(f.step.Fetched, at, at+1)
-			f.failed(n, err)
+	for _, it := range f.got {
+		for _, n := range it.needs {
+			if !of(it, n) {
+				continue
+			}
+			if at := slices.Index(f.step.Fetched, n.messageID); at >= 0 {
+				f.step.Fetched = slices.Delete(f.step.Fetched, at, at+1)
+				f.failed(n, err)
+			}
 		}
 	}
 }

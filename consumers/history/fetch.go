@@ -36,7 +36,7 @@ type fetcher struct {
 	step consumers.HistoryStep
 	held int // bytes fetched and not stored yet
 	dead []consumers.DeadLetter
-	got  []item // what was asked for: it is in step
+	got  []item // what was asked for: what came of it is in step
 }
 
 // all works through the items. It returns how many are accounted for (fetched, or on the retry list) and why it stopped
@@ -47,10 +47,10 @@ func (f *fetcher) all(ctx context.Context, items []item) (done int, stopped erro
 		if f.sliceOver() || f.held > heldLimit {
 			return i, errSlice
 		}
+		f.got = append(f.got, it)
 		err := f.one(ctx, it)
 		switch fault := consumers.FaultOf(err); {
 		case err == nil:
-			f.got = append(f.got, it)
 			f.worked = true
 			failures = 0
 		case ctx.Err() != nil:
@@ -191,6 +191,7 @@ func (f *fetcher) again(n need, wait time.Duration, cause string) {
 func (f *fetcher) store(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
+	defer consumers.LetGo(ctx)
 	if err := f.bury(ctx); err != nil {
 		return err
 	}
@@ -199,7 +200,6 @@ func (f *fetcher) store(ctx context.Context) error {
 	if len(s.Changes)+len(s.Messages)+len(s.Threads)+len(s.Gone)+len(s.Retry)+len(s.Fetched) == 0 && s.Cursor <= f.cursor {
 		return nil
 	}
-	defer consumers.LetGo(ctx)
 	if err := f.applyStep(ctx, s); errors.Is(err, consumers.ErrOvertaken) {
 		return err
 	} else if err != nil {
