@@ -58,7 +58,7 @@ func (f *fetcher) storeApart(ctx context.Context, cause error) error {
 	}
 	f.worked = f.worked || stored > 0
 	f.moved(f.step.Cursor)
-	return nil
+	return f.storeOutlines(ctx)
 }
 
 // settleApart counts what was stored; what was not is a failure of its messages, which are no longer fetched.

@@ -34,9 +34,11 @@ var errSlice = errors.New("the slice of time is over")
 type fetcher struct {
 	*pass
 	step consumers.HistoryStep
-	held int // bytes fetched and not stored yet
-	dead []consumers.DeadLetter
-	got  []item // what was asked for: what came of it is in step
+	// outlines of large threads: they are stored after the step, as they say what is stored.
+	outlines []consumers.Thread
+	held     int // bytes fetched and not stored yet
+	dead     []consumers.DeadLetter
+	got      []item // what was asked for: what came of it is in step
 }
 
 // all works through the items. It returns how many are accounted for (fetched, or on the retry list) and why it stopped
@@ -98,9 +100,12 @@ func (f *fetcher) one(ctx context.Context, it item) (err error) {
 		}
 		return err
 	}
+	if parts(it.needs) {
+		return f.large(ctx, it)
+	}
 	t, err := f.mailbox.GetThread(ctx, it.threadID)
 	if errors.Is(err, consumers.ErrLargeThread) {
-		return f.singly(ctx, it.needs)
+		return f.large(ctx, it)
 	}
 	if err != nil {
 		return err
@@ -127,29 +132,6 @@ func (f *fetcher) keep(m consumers.Message) {
 	f.step.Messages = append(f.step.Messages, m)
 	f.step.Fetched = append(f.step.Fetched, m.ID)
 	f.held += size(m)
-}
-
-// singly fetches the named messages of a thread that is too large to be had whole. When it stops before the end, what it
-// has is stored and not fetched again.
-func (f *fetcher) singly(ctx context.Context, needs []need) error {
-	for _, n := range needs {
-		if f.held > heldLimit {
-			return errSlice
-		}
-		m, err := f.mailbox.GetMessage(ctx, n.messageID)
-		switch fault := consumers.FaultOf(err); {
-		case err == nil:
-			f.worked = true
-			f.keep(m)
-		case ctx.Err() != nil || fault == consumers.Throttled || fault == consumers.AccountFault:
-			return err
-		case fault == consumers.Gone:
-			f.missing(n)
-		default:
-			f.failed(n, err)
-		}
-	}
-	return nil
 }
 
 // size is about what a message holds, bytes.
@@ -180,6 +162,9 @@ func (f *fetcher) failed(n need, cause error) {
 }
 
 func (f *fetcher) again(n need, wait time.Duration, cause string) {
+	if n.part {
+		cause = partCause + cause
+	}
 	f.step.Retry = append(f.step.Retry, consumers.Fetch{
 		MessageID: n.messageID, ThreadID: n.threadID, HistoryID: n.historyID,
 		Attempts: n.attempts + 1, Due: time.Now().Add(wait), Cause: cause,
@@ -207,7 +192,7 @@ func (f *fetcher) store(ctx context.Context) error {
 	}
 	f.worked = true
 	f.moved(s.Cursor)
-	return nil
+	return f.storeOutlines(ctx)
 }
 
 // retries works on the retry list, in a slice of time of its own. Only a throttle, an account's fault and the end of ctx
@@ -221,7 +206,7 @@ func (p *pass) retries(ctx context.Context) error {
 	needs := make([]need, len(due))
 	for i, d := range due {
 		ids[i] = d.MessageID
-		needs[i] = need{messageID: d.MessageID, threadID: d.ThreadID, historyID: d.HistoryID, attempts: d.Attempts}
+		needs[i] = need{messageID: d.MessageID, threadID: d.ThreadID, historyID: d.HistoryID, attempts: d.Attempts, part: isPart(d)}
 	}
 	stored, err := p.Store.Messages(ctx, p.acct.ID, ids)
 	if err != nil {

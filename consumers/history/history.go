@@ -8,7 +8,8 @@
 //	one new message in a thread that is stored, or that it opens 20  messages.get
 //	two or more new messages in a thread                         40  threads.get
 //	change in a thread that is not stored whole                  40  threads.get
-//	the two above in a thread of more than some megabytes        40  and 20 for each new message, messages.get
+//	two or more in a thread of more than some megabytes          40  and 20 for each new message, messages.get
+//	change in such a thread that is not stored whole             80  and 20 for each message not stored; 40 for each 25 of these
 //	label change in a thread that a run is about to fetch         0
 //	label change of a message outside the scope's labels          0, or 40 if it comes inside
 //	label change of a message outside the scope's query           0

@@ -16,12 +16,14 @@ type need struct {
 	added     bool                // the record added it: it is new in its thread
 	index     int                 // of the change that asks for it
 	held      bool                // no retry list keeps it, as the same page deletes the message: its page has to wait
+	part      bool                // of a large thread whose other messages are stored or on the retry list
 }
 
 // item is one fetch: a message, or a whole thread where that is needed or costs no more.
 type item struct {
 	threadID string
 	whole    bool
+	lacks    bool // messages that nothing names may not be stored, and no run will fetch them
 	needs    []need
 	index    int // of the first change that asks for it
 }
@@ -132,7 +134,8 @@ func group(needs []need, threads map[string]consumers.ThreadState) []item {
 		first := it.needs[0]
 		t, known := threads[it.threadID]
 		opens := !known && first.added && first.messageID == it.threadID
-		it.whole = len(it.needs) > 1 || !(t.Complete || t.Open || opens)
+		it.lacks = !(t.Complete || t.Open || opens)
+		it.whole = len(it.needs) > 1 || it.lacks
 	}
 	return items
 }
