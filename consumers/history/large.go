@@ -70,7 +70,8 @@ func (f *fetcher) listRest(ctx context.Context, it item, outline consumers.Threa
 	return nil
 }
 
-// storeOutlines ends large threads. One that lacks a message is left as it is: the message is on the retry list, or given up.
+// storeOutlines ends large threads. One that lacks a message is left as it is: the message is on the retry list, or given
+// up.
 func (f *fetcher) storeOutlines(ctx context.Context) error {
 	for _, t := range f.outlines {
 		err := f.applyStep(ctx, consumers.HistoryStep{Start: f.step.Start, Threads: []consumers.Thread{t}})

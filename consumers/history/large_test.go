@@ -70,6 +70,19 @@ func TestOlderMessagesOfALargeThreadAreFetchedAfterAFailure(t *testing.T) {
 	}
 }
 
+// The page that deletes a large thread's first message names none of its others.
+func TestOlderMessagesOfALargeThreadWithoutItsFirstAreFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5
+		f, first := missedLarge(t, n, true)
+		f.box.Delete(first.ID)
+		f.box.LargeThread = n - 1
+		f.settle()
+		f.equal()
+		expect(t, "stored", len(f.store.Live(account)), n-1)
+	})
+}
+
 // Bad messages of a large thread end as dead letters after bounded tries: none begins the others' anew.
 func TestBadMessagesOfALargeThreadEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
