@@ -56,14 +56,13 @@ func (v *verifier) compare(ctx context.Context, id string) (*comparison, error) 
 	return c, nil
 }
 
-// fetch returns what is in the scope of a thread, of a large one the outline: its content is not compared.
+// fetch returns a thread whole, also what is outside the scope; of a large one the outline: its content is not compared.
 func (v *verifier) fetch(ctx context.Context, id string) (consumers.Thread, error) {
 	thread, err := insist(ctx, func() (consumers.Thread, error) { return v.mailbox.GetThread(ctx, id) })
 	if errors.Is(err, consumers.ErrLargeThread) {
 		v.result.Fetched++
 		thread, err = insist(ctx, func() (consumers.Thread, error) { return v.mailbox.ThreadOutline(ctx, id) })
 	}
-	thread.Messages = slices.DeleteFunc(thread.Messages, func(m consumers.Message) bool { return !v.scope.Has(m.Labels) })
 	return thread, err
 }
 
@@ -85,6 +84,9 @@ func (v *verifier) differ(c *comparison, cursor consumers.HistoryID) {
 	c.differences, c.lags = nil, false
 	mailbox := map[string]bool{}
 	for _, want := range c.thread.Messages {
+		if !v.scope.Has(want.Labels) {
+			continue
+		}
 		mailbox[want.ID] = true
 		have, ok := c.stored[want.ID]
 		kind := Missing

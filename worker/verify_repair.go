@@ -55,7 +55,25 @@ func (v *verifier) storeThread(ctx context.Context, c *comparison) error {
 			return err
 		}
 	}
+	if err := v.storeOutside(ctx, c.thread); err != nil {
+		return err
+	}
 	return v.apply(ctx, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}})
+}
+
+// storeOutside notes the messages of an outline that are outside the scope, for the outline is stored only where all its
+// messages are known: all that is kept of them is what the outline tells. Without a history id it does not tell the labels.
+func (v *verifier) storeOutside(ctx context.Context, t consumers.Thread) error {
+	var outside []consumers.Message
+	for _, m := range t.Messages {
+		if t.Outline && m.HistoryID != 0 && !v.scope.Has(m.Labels) {
+			outside = append(outside, m)
+		}
+	}
+	if len(outside) == 0 {
+		return nil
+	}
+	return v.apply(ctx, consumers.HistoryStep{Messages: outside})
 }
 
 // buryThread deletes what is stored of a thread that the list does not name and whose fetch answered 404.

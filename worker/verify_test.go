@@ -371,3 +371,51 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// A thread's messages outside the scope are stored as that by a repair, not as deleted: a wider scope finds them again.
+func TestRepairKeepsWhatIsOutsideTheScope(t *testing.T) {
+	line := strings.Repeat("A line of some length, of which there are many.\r\n", 2000)
+	v := newVerifyRig(t, 4, func(r *rig) {
+		for i := range 60 { // too large for one answer
+			reply := strings.Replace(string(replyTo(3)), "<r3@", fmt.Sprintf("<r3-%d@", i), 1) + line
+			ref, err := r.sim.Load(ann, []byte(reply))
+			r.must(err)
+			if i == 7 {
+				_, err = r.sim.Label(ann, ref.ID, []string{"SPAM"}, []string{"INBOX"})
+				r.must(err)
+			}
+		}
+		r.cfg.Scope.Spam = false
+	})
+	_, err := v.sim.Label(ann, v.replies[0].ID, []string{"SPAM"}, []string{"INBOX"})
+	v.must(err)
+	v.eventually("the change", v.upToDate(v.id))
+	v.alone()
+	const outside = "SELECT count(*) FROM messages WHERE outside = 1"
+	if n := v.count(outside); n != 2 {
+		t.Fatalf("%d outside the scope, want 2", n)
+	}
+	for _, thread := range []string{v.refs[0].ThreadID, v.refs[3].ThreadID} {
+		v.damage("UPDATE messages SET label_ids = '[]' WHERE id = '"+thread+"'",
+			"DELETE FROM messages WHERE outside = 1 AND thread_id = '"+v.refs[3].ThreadID+"'")
+	}
+	if r := v.verify(VerifyOptions{Deep: all, Repair: true}); !r.Equal() || r.Repaired != 2 {
+		t.Errorf("repair: %+v", r)
+	}
+	if n := v.count(outside); n != 2 {
+		t.Errorf("%d outside the scope after the repair, want 2", n)
+	}
+	if r := v.verify(VerifyOptions{Deep: all}); r.Found() != 0 {
+		t.Errorf("after the repair: %+v", r)
+	}
+}
+
+// count returns the one number that a query answers with.
+func (v *verifyRig) count(query string) (n int) {
+	v.Helper()
+	db, err := sql.Open("sqlite", "file:"+v.cfg.Store.Path+"?_pragma=busy_timeout(10000)")
+	v.must(err)
+	v.must(db.QueryRowContext(v.Context(), query).Scan(&n))
+	v.must(db.Close())
+	return n
+}
