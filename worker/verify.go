@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -176,7 +177,9 @@ func (v *verifier) compareAll(ctx context.Context, threads []string, waits []tim
 // settle repairs a thread's differences if that is wanted, and adds them to the result.
 func (v *verifier) settle(ctx context.Context, c *comparison) error {
 	if v.opt.Repair && c.open() {
-		if err := v.repair(ctx, c); err != nil {
+		if err := v.repair(ctx, c); errors.Is(err, consumers.ErrOvertaken) {
+			c.overtaken()
+		} else if err != nil {
 			return fmt.Errorf("repair a thread: %w", err)
 		}
 	}

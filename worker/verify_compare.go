@@ -17,7 +17,8 @@ import (
 // comparison is one thread, as Gmail returned it and as it is stored.
 type comparison struct {
 	thread      consumers.Thread
-	gone        bool // a fetch of it answered 404
+	gone        bool                // a fetch of it answered 404
+	cursor      consumers.HistoryID // the worker's before the fetch: a resync since then overtakes it
 	stored      map[string]consumers.Message
 	differences []Difference
 	lags        bool // a difference may be one of time only: compare it again
@@ -35,36 +36,55 @@ func (v *verifier) compare(ctx context.Context, id string) (*comparison, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &comparison{thread: consumers.Thread{ID: id}}
+	c := &comparison{thread: consumers.Thread{ID: id}, cursor: acct.Cursor}
 	if err := v.readStored(ctx, c); err != nil {
 		return nil, err
 	}
 	v.result.Fetched++
 	thread, err := v.fetch(ctx, id)
 	switch fault := consumers.FaultOf(err); {
+	case err == nil && thread.Unreadable > 0: // which of the stored messages it lacks is not known
+		c.differences = []Difference{{ThreadID: id, Kind: Unreadable}}
+		return c, nil
 	case err == nil:
 		c.thread = thread
 	case fault == consumers.Gone:
 		c.gone = true
-	case fault == consumers.Permanent:
+	default:
+		if err := v.unlessAlone(ctx, err); err != nil {
+			return nil, fmt.Errorf("compare a thread: %w", err)
+		}
 		c.differences = []Difference{{ThreadID: id, Kind: Unreadable}}
 		return c, nil
-	default:
-		return nil, fmt.Errorf("compare a thread: %w", err)
 	}
 	v.differ(c, acct.Cursor)
 	return c, nil
 }
 
-// fetch returns what is in the scope of a thread, of a large one the outline: its content is not compared.
+// fetch returns a thread whole, also what is outside the scope; of a large one the outline: its content is not compared.
 func (v *verifier) fetch(ctx context.Context, id string) (consumers.Thread, error) {
 	thread, err := insist(ctx, func() (consumers.Thread, error) { return v.mailbox.GetThread(ctx, id) })
 	if errors.Is(err, consumers.ErrLargeThread) {
 		v.result.Fetched++
 		thread, err = insist(ctx, func() (consumers.Thread, error) { return v.mailbox.ThreadOutline(ctx, id) })
 	}
-	thread.Messages = slices.DeleteFunc(thread.Messages, func(m consumers.Message) bool { return !v.scope.Has(m.Labels) })
 	return thread, err
+}
+
+// unlessAlone returns nil for a call's failure that is its one thread's or message's, so that the comparison goes on without
+// it: it can never succeed, or it failed again and again though the mailbox is reachable.
+func (v *verifier) unlessAlone(ctx context.Context, err error) error {
+	switch consumers.FaultOf(err) {
+	case consumers.Permanent:
+		return nil
+	case consumers.Passing:
+		if ctx.Err() != nil {
+			return err
+		}
+		_, away := insist(ctx, func() (struct{}, error) { return struct{}{}, consumers.Reachable(ctx, v.mailbox) })
+		return away
+	}
+	return err
 }
 
 func (v *verifier) readStored(ctx context.Context, c *comparison) error {
@@ -85,6 +105,9 @@ func (v *verifier) differ(c *comparison, cursor consumers.HistoryID) {
 	c.differences, c.lags = nil, false
 	mailbox := map[string]bool{}
 	for _, want := range c.thread.Messages {
+		if !v.scope.Has(want.Labels) {
+			continue
+		}
 		mailbox[want.ID] = true
 		have, ok := c.stored[want.ID]
 		kind := Missing
@@ -114,6 +137,13 @@ func (v *verifier) differ(c *comparison, cursor consumers.HistoryID) {
 func (c *comparison) add(message string, kind DifferenceKind, inFlight bool) {
 	d := Difference{ThreadID: c.thread.ID, MessageID: message, Kind: kind, InFlight: inFlight}
 	c.differences = append(c.differences, d)
+}
+
+// overtaken notes that a resync is to find what differs.
+func (c *comparison) overtaken() {
+	for i := range c.differences {
+		c.differences[i].InFlight = true
+	}
 }
 
 func sortedIDs(messages map[string]consumers.Message) []string {

@@ -25,7 +25,7 @@ func (v *verifier) repair(ctx context.Context, c *comparison) error {
 	// Messages newer than the thread's own id survive its snapshot: whether they are gone is for a fetch of each to say.
 	for _, d := range left.differences {
 		if d.Kind == Extra && !d.InFlight {
-			if err := v.buryIfGone(ctx, left.stored[d.MessageID]); err != nil {
+			if err := v.buryIfGone(ctx, c, left.stored[d.MessageID]); err != nil {
 				return err
 			}
 		}
@@ -46,16 +46,37 @@ func (v *verifier) storeThread(ctx context.Context, c *comparison) error {
 			continue
 		}
 		m, err := insist(ctx, func() (consumers.Message, error) { return v.mailbox.GetMessage(ctx, d.MessageID) })
-		if err == nil {
-			err = v.apply(ctx, consumers.HistoryStep{Messages: []consumers.Message{m}})
-		} else if fault := consumers.FaultOf(err); fault == consumers.Gone || fault == consumers.Permanent {
+		switch {
+		case err == nil:
+			err = v.apply(ctx, c, consumers.HistoryStep{Messages: []consumers.Message{m}})
+		case consumers.FaultOf(err) == consumers.Gone:
 			continue // it stays open
+		default:
+			err = v.unlessAlone(ctx, err) // it stays open, too
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return v.apply(ctx, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}})
+	if err := v.storeOutside(ctx, c); err != nil {
+		return err
+	}
+	return v.apply(ctx, c, consumers.HistoryStep{Threads: []consumers.Thread{c.thread}})
+}
+
+// storeOutside notes the messages of an outline that are outside the scope, for the outline is stored only where all its
+// messages are known: all that is kept of them is what the outline tells. Without a history id it does not tell the labels.
+func (v *verifier) storeOutside(ctx context.Context, c *comparison) error {
+	var outside []consumers.Message
+	for _, m := range c.thread.Messages {
+		if c.thread.Outline && m.HistoryID != 0 && !v.scope.Has(m.Labels) {
+			outside = append(outside, m)
+		}
+	}
+	if len(outside) == 0 {
+		return nil
+	}
+	return v.apply(ctx, c, consumers.HistoryStep{Messages: outside})
 }
 
 // buryThread deletes what is stored of a thread that the list does not name and whose fetch answered 404.
@@ -64,7 +85,7 @@ func (v *verifier) buryThread(ctx context.Context, c *comparison) error {
 		if d.InFlight {
 			continue
 		}
-		if err := v.bury(ctx, c.stored[d.MessageID]); err != nil {
+		if err := v.bury(ctx, c, c.stored[d.MessageID]); err != nil {
 			return err
 		}
 	}
@@ -73,7 +94,7 @@ func (v *verifier) buryThread(ctx context.Context, c *comparison) error {
 
 // compareStored compares the thread that was fetched with what is stored now.
 func (v *verifier) compareStored(ctx context.Context, c *comparison) (*comparison, error) {
-	now := &comparison{thread: c.thread, gone: c.gone}
+	now := &comparison{thread: c.thread, gone: c.gone, cursor: c.cursor}
 	if err := v.readStored(ctx, now); err != nil {
 		return nil, err
 	}
@@ -87,25 +108,27 @@ func (c *comparison) differs(message string) bool {
 }
 
 // buryIfGone deletes a message if its fetch, for 20 units, answers 404.
-func (v *verifier) buryIfGone(ctx context.Context, m consumers.Message) error {
+func (v *verifier) buryIfGone(ctx context.Context, c *comparison, m consumers.Message) error {
 	_, err := insist(ctx, func() (consumers.Message, error) { return v.mailbox.GetMessage(ctx, m.ID) })
-	switch consumers.FaultOf(err) {
-	case consumers.Gone:
-		return v.bury(ctx, m)
-	case consumers.Passing, consumers.AccountFault:
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case consumers.FaultOf(err) == consumers.Gone:
+		return v.bury(ctx, c, m)
 	}
-	return nil
+	return v.unlessAlone(ctx, err)
 }
 
 // bury deletes a message as a history record does that is as old as the row that was read: a newer row stays.
-func (v *verifier) bury(ctx context.Context, m consumers.Message) error {
+func (v *verifier) bury(ctx context.Context, c *comparison, m consumers.Message) error {
 	deleted := consumers.Change{
 		HistoryID: m.HistoryID, Kind: consumers.MessageDeleted, MessageID: m.ID, ThreadID: m.ThreadID,
 	}
-	return v.apply(ctx, consumers.HistoryStep{Changes: []consumers.Change{deleted}})
+	return v.apply(ctx, c, consumers.HistoryStep{Changes: []consumers.Change{deleted}})
 }
 
-func (v *verifier) apply(ctx context.Context, s consumers.HistoryStep) error {
+// apply stores a step that goes by what c fetched.
+func (v *verifier) apply(ctx context.Context, c *comparison, s consumers.HistoryStep) error {
+	s.Start = c.cursor
 	return v.store.ApplyHistory(ctx, v.result.Account, s, time.Now())
 }

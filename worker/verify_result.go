@@ -9,7 +9,7 @@ const (
 	Extra      DifferenceKind = "extra"      // the mailbox lacks it
 	Labels     DifferenceKind = "labels"     // it has other labels
 	Content    DifferenceKind = "content"    // headers, bodies or attachments differ
-	Unreadable DifferenceKind = "unreadable" // Gmail's answer about the thread cannot be read: nothing was compared
+	Unreadable DifferenceKind = "unreadable" // Gmail does not tell the thread whole: nothing was compared
 )
 
 // Difference is one message by which a mirror and its mailbox differ, or differed.

@@ -371,3 +371,122 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// A thread's messages outside the scope are stored as that by a repair, not as deleted: a wider scope finds them again.
+func TestRepairKeepsWhatIsOutsideTheScope(t *testing.T) {
+	line := strings.Repeat("A line of some length, of which there are many.\r\n", 2000)
+	v := newVerifyRig(t, 4, func(r *rig) {
+		for i := range 60 { // too large for one answer
+			reply := strings.Replace(string(replyTo(3)), "<r3@", fmt.Sprintf("<r3-%d@", i), 1) + line
+			ref, err := r.sim.Load(ann, []byte(reply))
+			r.must(err)
+			if i == 7 {
+				_, err = r.sim.Label(ann, ref.ID, []string{"SPAM"}, []string{"INBOX"})
+				r.must(err)
+			}
+		}
+		r.cfg.Scope.Spam = false
+	})
+	_, err := v.sim.Label(ann, v.replies[0].ID, []string{"SPAM"}, []string{"INBOX"})
+	v.must(err)
+	v.eventually("the change", v.upToDate(v.id))
+	v.alone()
+	const outside = "SELECT count(*) FROM messages WHERE outside = 1"
+	if n := v.count(outside); n != 2 {
+		t.Fatalf("%d outside the scope, want 2", n)
+	}
+	for _, thread := range []string{v.refs[0].ThreadID, v.refs[3].ThreadID} {
+		v.damage("UPDATE messages SET label_ids = '[]' WHERE id = '"+thread+"'",
+			"DELETE FROM messages WHERE outside = 1 AND thread_id = '"+v.refs[3].ThreadID+"'")
+	}
+	if r := v.verify(VerifyOptions{Deep: all, Repair: true}); !r.Equal() || r.Repaired != 2 {
+		t.Errorf("repair: %+v", r)
+	}
+	if n := v.count(outside); n != 2 {
+		t.Errorf("%d outside the scope after the repair, want 2", n)
+	}
+	if r := v.verify(VerifyOptions{Deep: all}); r.Found() != 0 {
+		t.Errorf("after the repair: %+v", r)
+	}
+}
+
+// count returns the one number that a query answers with.
+func (v *verifyRig) count(query string) (n int) {
+	v.Helper()
+	db, err := sql.Open("sqlite", "file:"+v.cfg.Store.Path+"?_pragma=busy_timeout(10000)")
+	v.must(err)
+	v.must(db.QueryRowContext(v.Context(), query).Scan(&n))
+	v.must(db.Close())
+	return n
+}
+
+// An answer that does not tell all of a thread's messages says of none that it is gone.
+func TestAThreadThatIsNotToldWholeIsNotRepaired(t *testing.T) {
+	v := newVerifyRig(t, 5, nil)
+	v.alone()
+	ref := v.refs[0]
+	answer := fmt.Sprintf(`{"id":"%s","historyId":"%d","messages":[7]}`, ref.ThreadID, v.sim.HistoryID(ann))
+	v.sim.AddFault(gmailsim.Fault{Method: "threads.get", ID: ref.ThreadID, Times: -1, Status: 200, Body: answer,
+		Headers: map[string]string{"Content-Type": "application/json"}})
+	if r := v.verify(VerifyOptions{Deep: all, Repair: true}); kinds(r) != "unreadable" || r.Equal() || r.Repaired != 0 {
+		t.Errorf("%+v, want one unreadable thread", r)
+	}
+	v.sim.ClearFaults()
+	if r := v.verify(VerifyOptions{Deep: all}); r.Found() != 0 {
+		t.Errorf("afterwards: %+v", r)
+	}
+}
+
+// What was fetched before a resync moved the cursor is the resync's to find: nothing of it is stored.
+func TestAResyncOvertakesARepair(t *testing.T) {
+	var v *verifyRig
+	watched := false
+	v = newVerifyRig(t, 5, func(r *rig) {
+		inner := r.sim.Handler()
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			inner.ServeHTTP(w, req)
+			if watched && strings.Contains(req.URL.Path, "/threads/") {
+				v.damage(`INSERT INTO runs (id, account_id, kind, baseline_history_id, due, started_at, finished_at)
+					SELECT 'r', id, 'resync', '00000000009999999999', 1, 1, 1 FROM accounts`,
+					"UPDATE accounts SET cursor_history_id = '00000000009999999999'")
+				watched = false
+			}
+		}))
+		r.Cleanup(front.Close)
+		r.cfg.Gmail.Endpoint = front.URL
+	})
+	v.alone()
+	reply := v.replies[0].ID
+	v.damage("DELETE FROM messages WHERE id = '"+reply+"'",
+		"UPDATE threads SET history_id = '00000000000000000001' WHERE id = '"+v.refs[0].ThreadID+"'")
+	watched = true
+	if r := v.verify(VerifyOptions{Repair: true}); kinds(r) != "missing in flight" || !r.Equal() || r.Repaired != 0 {
+		t.Errorf("%s: %+v, want one in flight", kinds(r), r)
+	}
+	if n := v.count("SELECT count(*) FROM messages WHERE id = '" + reply + "'"); n != 0 {
+		t.Error("stored")
+	}
+	if r := v.verify(VerifyOptions{Repair: true}); r.Repaired != 1 || !r.Equal() {
+		t.Errorf("fetched since: %+v, want one repaired", r)
+	}
+}
+
+// A thread or message that fails for good, though Gmail is there, keeps none of the others from being repaired. With Gmail
+// away the comparison ends.
+func TestVerifyGoesOnWithoutWhatFails(t *testing.T) {
+	const ghost = "0000000000000abc"
+	v := newVerifyRig(t, 5, nil)
+	v.alone()
+	v.damage(copyMessage(v.refs[1].ID, ghost, v.refs[1].ID, "(SELECT max(history_id) FROM messages)"),
+		"DELETE FROM messages WHERE id = '"+v.refs[4].ID+"'")
+	v.sim.AddFault(gmailsim.Fault{Method: "threads.get", ID: v.refs[0].ThreadID, Status: 500, Times: -1})
+	v.sim.AddFault(gmailsim.Fault{Method: "messages.get", ID: ghost, Status: 500, Times: -1})
+	r := v.verify(VerifyOptions{Deep: all, Repair: true})
+	if r.Unreadable != 1 || r.Extra != 1 || r.Missing != 1 || r.Repaired != 1 || r.Equal() {
+		t.Errorf("%s: %+v, want all but two repaired", kinds(r), r)
+	}
+	v.sim.AddFault(gmailsim.Fault{Method: "getProfile", Status: 500, Times: -1, Call: 2}) // the first is the beginning's
+	if r, err := v.mirror.Verify(t.Context(), v.id, VerifyOptions{Deep: all}); err == nil {
+		t.Errorf("no error with Gmail away: %+v", r)
+	}
+}
