@@ -178,8 +178,9 @@ type Store interface {
 	PinBaseline(ctx context.Context, run string, baseline HistoryID) error
 	// AddPage stores one page of the listing: its threads as batches of at most batchSize, and the token of the next
 	// page (empty: the listing is complete). It changes nothing unless pageToken is still the run's PageToken and the
-	// run is not Listed, so that a page handled twice is stored once. A thread listed twice counts once. In a resync a
-	// thread that is stored, complete and has the listed history id counts as stored at once.
+	// run is not Listed, so that a page handled twice is stored once; nor before the run has its baseline, since changes
+	// between the two would be lost. A thread listed twice counts once. In a resync a thread that is stored, complete and
+	// has the listed history id counts as stored at once.
 	AddPage(ctx context.Context, run, pageToken string, page ThreadPage, batchSize int) error
 	// Relist begins a run's listing again at its first page, as Gmail refuses pageToken. It changes nothing unless that is
 	// still the run's PageToken and the run is not Listed. What was listed stays.

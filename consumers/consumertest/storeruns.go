@@ -119,7 +119,7 @@ func (s *Store) PinBaseline(ctx context.Context, runID string, baseline consumer
 // AddPage implements consumers.Store.
 func (s *Store) AddPage(ctx context.Context, runID, pageToken string, page consumers.ThreadPage, batchSize int) error {
 	return s.inRun(ctx, "AddPage", runID, func(a *account, r *run) error {
-		if r.Listed || r.finished || r.PageToken != pageToken {
+		if r.Baseline == 0 || r.Listed || r.finished || r.PageToken != pageToken {
 			return nil
 		}
 		var fetch []string
