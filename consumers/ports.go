@@ -194,11 +194,12 @@ type Store interface {
 	OpenBatches(ctx context.Context, run string, window int, due time.Time) ([]Batch, error)
 	// Batch returns a working batch with the threads still to fetch; ok is false if it is finished or unknown.
 	Batch(ctx context.Context, account string, batch int64) (b Batch, ok bool, err error)
-	// SaveThread stores a snapshot fetched for a batch; of a run that is over nothing is stored, by this and the methods about a
-	// batch that follow, since a later run may have looked at the thread before. Messages older than a stored row leave the row alone; stored
-	// messages that the snapshot lacks become deleted unless they are newer than it and the run's baseline. It reports false, and leaves the
-	// thread open, if history has named a change newer than the snapshot. Of an outline it stores which messages there are;
-	// it reports false if one of them is not stored, or older than the outline says.
+	// SaveThread stores a snapshot fetched for a batch; of a run that is over nothing is stored, by this and the methods
+	// about a batch that follow, since a later run may have looked at the thread before. Messages older than a stored row
+	// leave the row alone; stored messages that the snapshot lacks become deleted unless they are newer than it and the
+	// run's baseline. A replay's baseline does not count: it is the cursor, and a lagging replica may not have got there. It
+	// reports false, and leaves the thread open, if history has named a change newer than the snapshot. Of an outline it
+	// stores which messages there are; it reports false if one of them is not stored, or older than the outline says.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
 	// AcceptThread stores a snapshot as SaveThread does and takes it as the whole thread, whatever history has named: for a
 	// thread whose own history id never gets there. Named messages that are not stored go on the retry list, due at now.
