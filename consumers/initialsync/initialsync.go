@@ -83,8 +83,8 @@ func (h *Handler) firstRun(ctx context.Context, acct consumers.Account) (consume
 	return run, err
 }
 
-// advance reports whether there is more to do at once: the listing could have gone on but for its slice of time, or another
-// run has taken the place of this one (the scope changed). That one has its own baseline to pin, and its own query.
+// advance reports whether there is more to do at once: the listing could have gone on but for its slice of time, or
+// another run has taken the place of this one (the scope changed). That one has its own baseline to pin, and its own query.
 func (h *Handler) advance(ctx context.Context, mailbox consumers.Mailbox, acct consumers.Account, run consumers.Run) (more bool, err error) {
 	id := run.ID
 	if run.Baseline == 0 {

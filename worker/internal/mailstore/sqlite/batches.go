@@ -92,8 +92,8 @@ func (t *tx) runOpen(b consumers.Batch) (open bool, err error) {
 	return open, notFound(err, consumers.ErrNoRun)
 }
 
-// saveFetched stores a snapshot that was fetched for a batch: after the baseline of a run that lists. A replay's is the cursor,
-// which history may have moved past what a lagging replica answers.
+// saveFetched stores a snapshot that was fetched for a batch: after the baseline of a run that lists. A replay's is the
+// cursor, which history may have moved past what a lagging replica answers.
 func (t *tx) saveFetched(b consumers.Batch, thread consumers.Thread, rows []packed) (complete bool, err error) {
 	var floor consumers.HistoryID
 	if err := t.row(`SELECT iif(kind = ?, ?, baseline_history_id) FROM runs WHERE id = ?`,
