@@ -178,8 +178,9 @@ type Store interface {
 	PinBaseline(ctx context.Context, run string, baseline HistoryID) error
 	// AddPage stores one page of the listing: its threads as batches of at most batchSize, and the token of the next
 	// page (empty: the listing is complete). It changes nothing unless pageToken is still the run's PageToken and the
-	// run is not Listed, so that a page handled twice is stored once. A thread listed twice counts once. In a resync a
-	// thread that is stored, complete and has the listed history id counts as stored at once.
+	// run is not Listed, so that a page handled twice is stored once; nor before the run has its baseline, since changes
+	// between the two would be lost. A thread listed twice counts once. In a resync a thread that is stored, complete and
+	// has the listed history id counts as stored at once.
 	AddPage(ctx context.Context, run, pageToken string, page ThreadPage, batchSize int) error
 	// Relist begins a run's listing again at its first page, as Gmail refuses pageToken. It changes nothing unless that is
 	// still the run's PageToken and the run is not Listed. What was listed stays.
@@ -193,11 +194,12 @@ type Store interface {
 	OpenBatches(ctx context.Context, run string, window int, due time.Time) ([]Batch, error)
 	// Batch returns a working batch with the threads still to fetch; ok is false if it is finished or unknown.
 	Batch(ctx context.Context, account string, batch int64) (b Batch, ok bool, err error)
-	// SaveThread stores a snapshot fetched for a batch; of a run that is over nothing is stored, by this and the methods about a
-	// batch that follow, since a later run may have looked at the thread before. Messages older than a stored row leave the row alone; stored
-	// messages that the snapshot lacks become deleted unless they are newer than it and the run's baseline. It reports false, and leaves the
-	// thread open, if history has named a change newer than the snapshot. Of an outline it stores which messages there are;
-	// it reports false if one of them is not stored, or older than the outline says.
+	// SaveThread stores a snapshot fetched for a batch; of a run that is over nothing is stored, by this and the methods
+	// about a batch that follow, since a later run may have looked at the thread before. Messages older than a stored row
+	// leave the row alone; stored messages that the snapshot lacks become deleted unless they are newer than it and the
+	// run's baseline. A replay's baseline does not count: it is the cursor, and a lagging replica may not have got there. It
+	// reports false, and leaves the thread open, if history has named a change newer than the snapshot. Of an outline it
+	// stores which messages there are; it reports false if one of them is not stored, or older than the outline says.
 	SaveThread(ctx context.Context, b Batch, t Thread, now time.Time) (complete bool, err error)
 	// AcceptThread stores a snapshot as SaveThread does and takes it as the whole thread, whatever history has named: for a
 	// thread whose own history id never gets there. Named messages that are not stored go on the retry list, due at now.

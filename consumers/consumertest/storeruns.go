@@ -119,7 +119,7 @@ func (s *Store) PinBaseline(ctx context.Context, runID string, baseline consumer
 // AddPage implements consumers.Store.
 func (s *Store) AddPage(ctx context.Context, runID, pageToken string, page consumers.ThreadPage, batchSize int) error {
 	return s.inRun(ctx, "AddPage", runID, func(a *account, r *run) error {
-		if r.Listed || r.finished || r.PageToken != pageToken {
+		if r.Baseline == 0 || r.Listed || r.finished || r.PageToken != pageToken {
 			return nil
 		}
 		var fetch []string
@@ -242,6 +242,14 @@ func (s *Store) inBatch(ctx context.Context, method string, b consumers.Batch, f
 	})
 }
 
+// floor is the history id that the mailbox was past when the run's threads were fetched; of a replay it is not known.
+func (r *run) floor() consumers.HistoryID {
+	if r.Kind == consumers.RunReplay {
+		return 0
+	}
+	return r.Baseline
+}
+
 // SaveThread implements consumers.Store.
 func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.Thread, _ time.Time) (bool, error) {
 	complete := true
@@ -249,7 +257,7 @@ func (s *Store) SaveThread(ctx context.Context, b consumers.Batch, th consumers.
 		if r.finished {
 			return nil
 		}
-		if complete = a.saveSnapshot(th, r.Baseline); complete {
+		if complete = a.saveSnapshot(th, r.floor()); complete {
 			r.settle(th.ID, "stored")
 		}
 		return nil
@@ -263,9 +271,9 @@ func (s *Store) AcceptThread(ctx context.Context, b consumers.Batch, th consumer
 		if r.finished {
 			return nil
 		}
-		if !a.saveSnapshot(th, r.Baseline) {
+		if !a.saveSnapshot(th, r.floor()) {
 			a.fetchWanted(th.ID, now)
-			a.saveSnapshot(th, r.Baseline)
+			a.saveSnapshot(th, r.floor())
 		}
 		r.settle(th.ID, "stored")
 		return nil

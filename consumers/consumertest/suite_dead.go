@@ -108,6 +108,19 @@ var deadTests = map[string]func(*env){
 		e.wantLabels(map[string][]string{"m1": nil, "m2": nil})
 	},
 
+	"a stale snapshot of a replayed thread deletes no newer mail": func(e *env) {
+		e.poisoned()
+		e.apply(consumers.HistoryStep{Cursor: 120, Messages: []consumers.Message{{ID: "m3", ThreadID: "t2", HistoryID: 85},
+			{ID: "m4", ThreadID: "t2", HistoryID: 120}}})
+		e.replay(1, e.letters(1)...)
+		b := e.open(e.active())[0]
+		stale := snapshot("t2", 90, consumers.Message{ID: "m2", HistoryID: 90})
+		e.save(b, stale, true)
+		e.wantLabels(map[string][]string{"m1": nil, "m2": nil, "m4": nil}) // m3 is older than the snapshot
+		e.must(e.Store.AcceptThread(e.ctx, b, stale, now))
+		e.wantLabels(map[string][]string{"m1": nil, "m2": nil, "m4": nil})
+	},
+
 	"a replayed thread joins the active run": func(e *env) {
 		run := e.started(consumers.RunImport, 100)
 		b := e.list(run, ref("t1", 90), ref("t2", 90))[0]

@@ -40,9 +40,10 @@ var dueTests = map[string]func(*env){
 	},
 
 	"a batch that is pending is not due": func(e *env) {
-		run := e.started(consumers.RunImport, 0)
+		run := e.started(consumers.RunImport, 100)
 		e.must(e.Store.AddPage(e.ctx, run.ID, "", consumers.ThreadPage{Threads: []consumers.ThreadRef{ref("t1", 1)}}, batchSize))
-		e.wantJobs(now.Add(time.Hour), consumers.Job{Kind: consumers.InitialSync, Account: acct, Run: run.ID})
+		e.wantJobs(now.Add(time.Hour), consumers.Job{Kind: consumers.History, Account: acct},
+			consumers.Job{Kind: consumers.InitialSync, Account: acct, Run: run.ID})
 	},
 
 	"the work of an account that has stopped waits and is due when it resumes": func(e *env) {
@@ -94,7 +95,8 @@ var dueTests = map[string]func(*env){
 	},
 
 	"a postponed job comes when it was told": func(e *env) {
-		run := e.started(consumers.RunImport, 0)
+		run := e.started(consumers.RunImport, 100)
+		e.must(e.Store.Postpone(e.ctx, consumers.Job{Kind: consumers.History, Account: acct}, now.Add(24*time.Hour)))
 		b := e.list(run, ref("t1", 90))[0]
 		for _, j := range []consumers.Job{{Kind: consumers.InitialSync, Account: acct, Run: run.ID},
 			{Kind: consumers.ThreadBatch, Account: acct, Run: run.ID, Batch: b.ID}} {

@@ -118,6 +118,21 @@ var runTests = map[string]func(*env){
 		}
 	},
 
+	// kenn-io/msgvault#697
+	"a run without a baseline takes no page": func(e *env) {
+		run, _, err := e.Store.StartRun(e.ctx, acct, consumers.RunImport, now)
+		e.must(err)
+		page := consumers.ThreadPage{Threads: []consumers.ThreadRef{ref("t1", 1)}}
+		e.must(e.Store.AddPage(e.ctx, run.ID, "", page, batchSize))
+		if e.active().Listed {
+			e.Error("the run is listed")
+		}
+		e.equal("progress", e.progress(), consumers.Progress{})
+		e.must(e.Store.PinBaseline(e.ctx, run.ID, 100))
+		e.must(e.Store.AddPage(e.ctx, run.ID, "", page, batchSize))
+		e.equal("progress with a baseline", e.progress(), consumers.Progress{Listed: 1, Open: 1, Pending: 1})
+	},
+
 	// relaticle/relaticle#640
 	"a page handled twice is stored once": func(e *env) {
 		run := e.started(consumers.RunImport, 100)

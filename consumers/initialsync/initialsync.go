@@ -83,14 +83,19 @@ func (h *Handler) firstRun(ctx context.Context, acct consumers.Account) (consume
 	return run, err
 }
 
-// advance reports whether the listing could have gone on but for its slice of time.
+// advance reports whether there is more to do at once: the listing could have gone on but for its slice of time, or
+// another run has taken the place of this one (the scope changed). That one has its own baseline to pin, and its own query.
 func (h *Handler) advance(ctx context.Context, mailbox consumers.Mailbox, acct consumers.Account, run consumers.Run) (more bool, err error) {
+	id := run.ID
 	if run.Baseline == 0 {
 		if run, err = h.begin(ctx, acct, run); err != nil {
 			return false, err
 		}
 	}
 	for start := time.Now(); ; {
+		if run.ID != id || run.Baseline == 0 {
+			return true, nil
+		}
 		if run.Progress.Pending > 0 {
 			if err := h.OpenBatches(ctx, run.Account, run.ID, h.cfg.Window); err != nil {
 				return false, err
@@ -120,6 +125,9 @@ func (h *Handler) begin(ctx context.Context, acct consumers.Account, run consume
 	profile, err := mailbox.Profile(ctx)
 	if err != nil {
 		return run, err
+	}
+	if profile.HistoryID == 0 {
+		return run, errors.New("the profile has no history id, so the run has no baseline")
 	}
 	if time.Until(acct.WatchExpires) < watchFresh {
 		if err := h.watch(ctx, mailbox, acct.ID); err != nil {

@@ -148,6 +148,24 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
+// newborn opens one mailbox, whose profile has no history id.
+type newborn struct{ box }
+
+type box struct{ *consumertest.Mailbox }
+
+func (b newborn) Mailbox(context.Context, string, gmailquota.Class) (consumers.Mailbox, error) {
+	return b.box, nil
+}
+
+func (box) Profile(context.Context) (consumers.Profile, error) { return consumers.Profile{}, nil }
+
+func TestAProfileWithoutAHistoryIDIsAFailureAndListsNothing(t *testing.T) {
+	f := newFixture(t, 3)
+	f.handler.Mailboxes = newborn{box{f.box}}
+	expect(t, "verdict", f.handle().Verdict, consumers.VerdictRetry)
+	expect(t, "pages listed", f.box.Calls(consumertest.OpListThreads), 0)
+}
+
 // kenn-io/msgvault#697: the baseline was read after the listing, so what changed in between was never seen.
 func TestBaselineIsPinnedBeforeTheListing(t *testing.T) {
 	f := newFixture(t, 120)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gmailsync/gmailsync/consumers"
 	"github.com/gmailsync/gmailsync/consumers/consumertest"
@@ -94,6 +95,38 @@ func TestAResyncRemovesWhatTheQueryFindsNoMore(t *testing.T) {
 		}
 		if n := f.box.Calls(consumertest.OpGetThread) - fetched; n != 0 {
 			t.Errorf("%d threads fetched", n)
+		}
+	})
+}
+
+// kenn-io/msgvault#697: the run that takes the place of the listed one had its first page before its baseline.
+func TestARunThatReplacesTheListedOneBeginsWithItsBaseline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 120)
+		listed := 0
+		f.box.OnCall = func(op, _ string) {
+			f.calls = append(f.calls, op)
+			if op != consumertest.OpListThreads {
+				return
+			}
+			if listed++; listed == 1 {
+				_, err := f.store.SetScope(t.Context(), account, consumers.Scope{NoSpam: true}, time.Now())
+				f.must(err)
+			}
+		}
+		expect(t, "outcome", f.handle(), consumers.Yield())
+		expect(t, "pages listed", listed, 1)
+		run := f.run()
+		expect(t, "kind", run.Kind, consumers.RunResync)
+		expect(t, "baseline", run.Baseline, 0)
+		expect(t, "threads listed", run.Progress.Listed, 0)
+		f.handler.Scope = consumers.Scope{NoSpam: true}
+		f.calls = nil
+		f.handle()
+		expect(t, "first call", f.calls[0], consumertest.OpProfile)
+		f.finish()
+		if got := f.mirrored(); len(got) != 120 {
+			t.Errorf("%d messages, want all 120", len(got))
 		}
 	})
 }

@@ -92,13 +92,15 @@ func (t *tx) runOpen(b consumers.Batch) (open bool, err error) {
 	return open, notFound(err, consumers.ErrNoRun)
 }
 
-// saveFetched stores a snapshot that was fetched for a batch: after the run's baseline.
+// saveFetched stores a snapshot that was fetched for a batch: after the baseline of a run that lists. A replay's is the
+// cursor, which history may have moved past what a lagging replica answers.
 func (t *tx) saveFetched(b consumers.Batch, thread consumers.Thread, rows []packed) (complete bool, err error) {
-	var baseline consumers.HistoryID
-	if err := t.row(`SELECT baseline_history_id FROM runs WHERE id = ?`, []any{b.Run}, hist(&baseline)); err != nil {
+	var floor consumers.HistoryID
+	if err := t.row(`SELECT iif(kind = ?, ?, baseline_history_id) FROM runs WHERE id = ?`,
+		[]any{consumers.RunReplay, noHistory, b.Run}, hist(&floor)); err != nil {
 		return false, err
 	}
-	return t.saveSnapshot(b.Account, thread, rows, baseline)
+	return t.saveSnapshot(b.Account, thread, rows, floor)
 }
 
 // SaveThread implements consumers.Store.

@@ -140,7 +140,7 @@ const pageQuery = `SELECT j.value, rt.thread_id IS NOT NULL,
 func (s *Store) AddPage(ctx context.Context, run, pageToken string, page consumers.ThreadPage, batchSize int) error {
 	return s.write(ctx, func(t *tx) error {
 		r, open, err := t.openRun(run)
-		if err != nil || !open || r.Listed || r.PageToken != pageToken {
+		if err != nil || !open || r.Baseline == 0 || r.Listed || r.PageToken != pageToken {
 			return err
 		}
 		fetch, unchanged, err := t.sortPage(r, page.Threads)
