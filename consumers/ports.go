@@ -154,7 +154,8 @@ type DeadLetter struct {
 // Safe for concurrent use. Methods about an account or run that does not exist return ErrNoAccount or ErrNoRun.
 type Store interface {
 	Account(ctx context.Context, id string) (Account, error)
-	// SetState stores why an account stopped or went on. A state that is already set stays unchanged and reports false.
+	// SetState stores why an account stopped or went on. A state that is already set stays unchanged and reports false. An
+	// account that stops has no watch any more, as a revoked grant ends it at Gmail.
 	SetState(ctx context.Context, account string, s State, reason string) (changed bool, err error)
 	SetWatch(ctx context.Context, account string, w Watch) error
 	// SaveLabels stores which labels there are. If the account's scope means other labels by its names now, that is a change of

@@ -199,7 +199,7 @@ func (s *Store) SetState(ctx context.Context, id string, state consumers.State, 
 			if state.Active() {
 				a.release()
 			} else {
-				a.ResyncAt = time.Time{}
+				a.ResyncAt, a.WatchExpires = time.Time{}, time.Time{}
 			}
 		}
 		return nil

@@ -53,6 +53,17 @@ var accountTests = map[string]func(*env){
 		}
 	},
 
+	"an account that stops has no watch any more": func(e *env) {
+		e.must(e.Store.SetWatch(e.ctx, acct, consumers.Watch{HistoryID: 500, Expires: now.Add(24 * time.Hour)}))
+		for _, state := range []consumers.State{consumers.Reauth, consumers.Live} {
+			_, err := e.Store.SetState(e.ctx, acct, state, "")
+			e.must(err)
+		}
+		if at := e.account().WatchExpires; !at.IsZero() {
+			e.Errorf("after reconnecting its watch expires at %v; Gmail ended it with the grant", at)
+		}
+	},
+
 	"a state is set once": func(e *env) {
 		for i, want := range []bool{true, false} {
 			changed, err := e.Store.SetState(e.ctx, acct, consumers.Reauth, "grant revoked")

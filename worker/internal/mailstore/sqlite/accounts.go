@@ -144,7 +144,7 @@ func (s *Store) SetState(ctx context.Context, account string, state consumers.St
 		if state.Active() {
 			return release(t, account)
 		}
-		_, err := t.exec(`UPDATE accounts SET resync_at = 0 WHERE id = ?`, account)
+		_, err := t.exec(`UPDATE accounts SET resync_at = 0, watch_expires = 0 WHERE id = ?`, account)
 		return err
 	})
 	return changed && err == nil, err
