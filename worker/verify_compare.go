@@ -71,8 +71,8 @@ func (v *verifier) fetch(ctx context.Context, id string) (consumers.Thread, erro
 	return thread, err
 }
 
-// unlessAlone returns nil for a call's failure that is its one thread's or message's, so that the comparison goes on without
-// it: it can never succeed, or it failed again and again though the mailbox is reachable.
+// unlessAlone returns nil for a call's failure that is its one thread's or message's, so that the comparison goes on
+// without it: it can never succeed, or it failed again and again though the mailbox is reachable.
 func (v *verifier) unlessAlone(ctx context.Context, err error) error {
 	switch consumers.FaultOf(err) {
 	case consumers.Permanent:

@@ -65,7 +65,7 @@ func (v *verifier) storeThread(ctx context.Context, c *comparison) error {
 }
 
 // storeOutside notes the messages of an outline that are outside the scope, for the outline is stored only where all its
-// messages are known: all that is kept of them is what the outline tells. Without a history id it does not tell the labels.
+// messages are known: all that is kept of them is what the outline tells. Without a history id it tells no labels.
 func (v *verifier) storeOutside(ctx context.Context, c *comparison) error {
 	var outside []consumers.Message
 	for _, m := range c.thread.Messages {

@@ -471,8 +471,8 @@ func TestAResyncOvertakesARepair(t *testing.T) {
 	}
 }
 
-// A thread or message that fails for good, though Gmail is there, keeps none of the others from being repaired. With Gmail
-// away the comparison ends.
+// A thread or message that fails for good, though Gmail is there, keeps none of the others from being repaired. With
+// Gmail away the comparison ends.
 func TestVerifyGoesOnWithoutWhatFails(t *testing.T) {
 	const ghost = "0000000000000abc"
 	v := newVerifyRig(t, 5, nil)
