@@ -52,6 +52,18 @@ func (s Scope) Resolve(labels []Label) Scope {
 	return s
 }
 
+// Unknown counts the configured labels that are none of the mailbox's, by id or name: misspelled, or not made yet.
+func (s Scope) Unknown(labels []Label) int {
+	n := 0
+	r := s.Resolve(labels)
+	for _, id := range slices.Concat(r.LabelsIn, r.LabelsOut) {
+		if !slices.ContainsFunc(labels, func(l Label) bool { return l.ID == id }) {
+			n++
+		}
+	}
+	return n
+}
+
 // Has tells whether a message with these labels is inside. The scope must be resolved; its query is not looked at.
 func (s Scope) Has(labels []string) bool {
 	has := func(id string) bool { return slices.Contains(labels, id) }

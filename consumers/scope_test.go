@@ -29,6 +29,14 @@ func TestScopeIsARuleAboutOneMessagesLabels(t *testing.T) {
 	}
 }
 
+func TestALabelThatTheMailboxDoesNotHaveIsUnknown(t *testing.T) {
+	labels := []Label{{ID: "INBOX", Name: "INBOX"}, {ID: "Label_1", Name: "Work"}}
+	s := Scope{LabelsIn: []string{"inbox", "INBXO"}, LabelsOut: []string{"work", "Label_1", "Private"}}
+	if n := s.Unknown(labels); n != 2 {
+		t.Errorf("%d unknown, want INBXO and Private", n)
+	}
+}
+
 func TestResolveLeavesTheScopeItself(t *testing.T) {
 	s := Scope{LabelsIn: []string{"Work"}}
 	s.Resolve([]Label{{ID: "Label_1", Name: "Work"}})

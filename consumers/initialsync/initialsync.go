@@ -141,6 +141,10 @@ func (h *Handler) begin(ctx context.Context, acct consumers.Account, run consume
 	if err := h.Store.SaveLabels(ctx, acct.ID, labels, time.Now()); err != nil {
 		return run, err
 	}
+	if n := h.Scope.Unknown(labels); n > 0 {
+		h.Log.Warn("the mailbox does not have all labels of the scope: see their spelling",
+			zap.String("account", consumers.ShortID(acct.ID)), zap.Int("unknown", n))
+	}
 	if err := h.Store.PinBaseline(ctx, run.ID, profile.HistoryID); err != nil {
 		return run, err
 	}
