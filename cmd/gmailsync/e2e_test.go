@@ -146,17 +146,26 @@ func getJSON(t *testing.T, url string, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	exchange(t, req, into)
+}
+
+// exchange sends a request and reads the JSON answer into into, which may be nil.
+func exchange(t *testing.T, req *http.Request, into any) {
+	t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %d %v", url, resp.StatusCode, err)
+		t.Fatalf("%s %s: %d %v %s", req.Method, req.URL.Path, resp.StatusCode, err, answer)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
-		t.Fatalf("GET %s: %v", url, err)
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		t.Fatalf("%s %s: %v", req.Method, req.URL.Path, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -188,19 +187,5 @@ func postControl(t *testing.T, sim simReady, name string, body, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("POST %s: %d %v %s", name, resp.StatusCode, err, answer)
-	}
-	if into == nil {
-		return
-	}
-	if err := json.Unmarshal(answer, into); err != nil {
-		t.Fatalf("POST %s: %v", name, err)
-	}
+	exchange(t, req, into)
 }
